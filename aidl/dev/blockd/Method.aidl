@@ -1,0 +1,4 @@
+package dev.blockd;
+/** x */
+@Backing(type="int")
+enum Method { AUTO = 0 }

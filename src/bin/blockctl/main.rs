@@ -1,0 +1,2 @@
+//! blockctl
+fn main() {}

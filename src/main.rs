@@ -1,0 +1,2 @@
+//! blockd
+fn main() {}

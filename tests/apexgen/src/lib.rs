@@ -1,0 +1,1 @@
+//! Builds APEX-like archives for tests.

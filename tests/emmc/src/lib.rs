@@ -1,0 +1,1 @@
+//! eMMC card model.

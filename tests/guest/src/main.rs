@@ -1,0 +1,2 @@
+//! Guest init.
+fn main() {}
