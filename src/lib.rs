@@ -1,1 +1,6 @@
-//! blockd
+//! blockd: block devices for Android's init and recovery.
+
+pub mod device;
+pub mod error;
+pub mod uapi;
+pub mod units;

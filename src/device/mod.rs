@@ -1,0 +1,17 @@
+//! Devices as the use cases see them: traits named after what they wrap, and their real forms.
+//!
+//! A trait here is as narrow as the use cases allow, so that a test can put a model behind it. The
+//! real forms own file descriptors and turn an errno into meaning only where it has one meaning.
+
+pub mod block;
+pub mod buffer;
+pub mod ext_csd;
+pub mod host;
+pub mod mmc;
+pub mod sysfs;
+
+pub use block::{Access, Block};
+pub use buffer::DirectBuffer;
+pub use host::{Host, Storage};
+pub use mmc::{Command, Mmc};
+pub use sysfs::Sysfs;

@@ -1,0 +1,78 @@
+//! `linux/fs.h`: the ioctls of block devices.
+
+use nix::errno::Errno;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The calls as nix makes them.
+mod raw {
+    #![allow(missing_docs)]
+    nix::ioctl_none_bad!(blkflsbuf, 0x1261);
+    nix::ioctl_write_int_bad!(blkraset, 0x1262);
+    nix::ioctl_read_bad!(blkroget, 0x125e, nix::libc::c_int);
+    nix::ioctl_read_bad!(blksszget, 0x1268, nix::libc::c_int);
+    nix::ioctl_read!(blkgetsize64, 0x12, 114, usize);
+}
+
+/// `BLKFLSBUF`: writes dirty pages of this node and drops its page cache. Needs CAP_SYS_ADMIN.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn flush_buffers(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: an ioctl without an argument; the descriptor is borrowed for the call.
+    unsafe { raw::blkflsbuf(fd.as_raw_fd()) }.map(drop)
+}
+
+/// `BLKRASET`: read-ahead of the node, in 512-byte sectors. Freezes no queue. Needs CAP_SYS_ADMIN.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn set_read_ahead(fd: BorrowedFd<'_>, sectors: u32) -> Result<(), Errno> {
+    // SAFETY: the argument is a plain number, no pointer.
+    unsafe { raw::blkraset(fd.as_raw_fd(), sectors as nix::libc::c_int) }.map(drop)
+}
+
+/// `BLKROGET`: whether the node is read-only.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn read_only(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let mut value: nix::libc::c_int = 0;
+    // SAFETY: the kernel writes one int to `value`, which outlives the call.
+    unsafe { raw::blkroget(fd.as_raw_fd(), &mut value) }?;
+    Ok(value != 0)
+}
+
+/// `BLKSSZGET`: logical block size in bytes.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn logical_block_size(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    let mut value: nix::libc::c_int = 0;
+    // SAFETY: the kernel writes one int to `value`, which outlives the call.
+    unsafe { raw::blksszget(fd.as_raw_fd(), &mut value) }?;
+    Ok(value as u32)
+}
+
+/// `BLKGETSIZE64`: size in bytes.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn size(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
+    let mut value: u64 = 0;
+    // SAFETY: the kernel writes eight bytes whatever `usize` is in the number's size field, and
+    // `value` has eight bytes on every target and outlives the call.
+    unsafe { raw::blkgetsize64(fd.as_raw_fd(), (&mut value as *mut u64).cast()) }?;
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn numbers_are_the_header_s() {
+        assert_eq!(
+            nix::request_code_read!(0x12, 114, std::mem::size_of::<usize>()) as u64,
+            0x8008_1272
+        );
+    }
+}
