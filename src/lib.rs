@@ -1,5 +1,6 @@
 //! blockd: block devices for Android's init and recovery.
 
+pub mod aidl;
 pub mod device;
 pub mod error;
 pub mod uapi;

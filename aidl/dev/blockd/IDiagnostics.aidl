@@ -1,0 +1,40 @@
+/*
+ * Copyright (C) 2026 The blockd authors
+ *
+ * Licensed under the Apache License, Version 2.0; see the file LICENSE.
+ */
+
+package dev.blockd;
+
+import dev.blockd.CacheFacts;
+import dev.blockd.CardFacts;
+import dev.blockd.Finding;
+import dev.blockd.FuaReport;
+import dev.blockd.FuaRequest;
+import dev.blockd.IProgress;
+
+/**
+ * Looks, and changes nothing but scratch files of the caller's.
+ *
+ * Registered as `dev.blockd.IDiagnostics/default`. Callers: uid 0, 1000 and 2000 in the domains
+ * shell and dumpstate. Errors: EX_SECURITY for everybody else.
+ */
+interface IDiagnostics {
+    /**
+     * What the planner of a reset knows of a disk.
+     *
+     * Errors: NO_SUCH_DEVICE, NOT_EMMC.
+     *
+     * @param disk kernel name; null = the only eMMC.
+     */
+    CardFacts card(in @nullable String disk);
+
+    /** What is known of the disk's volatile cache. UNSUPPORTED in this version. */
+    CacheFacts cache(in @nullable String disk);
+
+    /** Measures what FUA costs on the caller's file. UNSUPPORTED in this version. */
+    FuaReport measureFua(in FuaRequest request, in @nullable IProgress progress);
+
+    /** What this kernel, card and build allow. */
+    Finding[] doctor();
+}

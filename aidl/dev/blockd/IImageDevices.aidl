@@ -1,0 +1,51 @@
+/*
+ * Copyright (C) 2026 The blockd authors
+ *
+ * Licensed under the Apache License, Version 2.0; see the file LICENSE.
+ */
+
+package dev.blockd;
+
+import dev.blockd.ActivateRequest;
+import dev.blockd.ActivateResult;
+import dev.blockd.AttachRequest;
+import dev.blockd.AttachResult;
+import dev.blockd.ImageDevice;
+
+/**
+ * Makes block devices of APEX payloads and other images.
+ *
+ * Registered as `dev.blockd.IImageDevices/default`. Callers: uid 0 and 1000 in the domains of
+ * apexd-like and vold-like clients. Errors: EX_SECURITY for everybody else.
+ */
+interface IImageDevices {
+    /** Most items of one call: the frames of rsbinder's sockets carry 64 descriptors. */
+    const int MAX_ITEMS = 32;
+
+    /**
+     * Attaches each file to a loop device, in parallel, block size and all in one step.
+     *
+     * Errors: INVALID_REQUEST for more than MAX_ITEMS items. A failing item has its error in its
+     * own result.
+     *
+     * @return one result for each request, in its order.
+     */
+    AttachResult[] attachAll(in AttachRequest[] requests);
+
+    /** Verifies, attaches and mounts each APEX. UNSUPPORTED in this version. */
+    ActivateResult[] activateAll(in ActivateRequest[] requests);
+
+    /**
+     * Detaches a device that blockd made.
+     *
+     * Errors: NO_SUCH_DEVICE; PERMISSION for a device of somebody else; IN_USE where it is open
+     * elsewhere and will go with its last opener.
+     */
+    void detach(int loopNumber);
+
+    /** Unmounts and removes an activated APEX. UNSUPPORTED in this version. */
+    void deactivate(in String name);
+
+    /** The devices that blockd has made and that still exist. */
+    ImageDevice[] list();
+}

@@ -1,0 +1,35 @@
+/*
+ * Copyright (C) 2026 The blockd authors
+ *
+ * Licensed under the Apache License, Version 2.0; see the file LICENSE.
+ */
+
+package dev.blockd;
+
+import dev.blockd.MmcCommand;
+
+/** One range of a plan and what becomes of its parts. All offsets are bytes from the disk's start. */
+parcelable ResetTarget {
+    /** GPT partition name. */
+    String partition;
+    /** Kernel name of the partition, e.g. `mmcblk0p3`. */
+    String node;
+    /** First byte of the range. */
+    long startBytes;
+    /** Length of the range in bytes. */
+    long lengthBytes;
+    /** Length in bytes of the ragged part before the first whole erase group; overwritten. */
+    long headBytes;
+    /** Length in bytes of the part made of whole erase groups; erased by commands. */
+    long middleBytes;
+    /** Length in bytes of the ragged part after the last whole erase group; overwritten. */
+    long tailBytes;
+    /** Whole erase groups in the middle. */
+    long eraseGroups;
+    /** The commands for the middle, in their order; empty where there is no whole group. */
+    MmcCommand[] commands;
+    /** Longest time that the card may be busy with them, in milliseconds. */
+    long limitMillis;
+    /** Positions read back, besides the edges and the neighbours. */
+    int samples;
+}
