@@ -1,0 +1,375 @@
+//! The archive as a whole.
+
+use crate::payload::noise;
+use crate::zip::{Archive, Directory, Entry, Method, Placed};
+use crate::Window;
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Size of an AVB key blob for RSA-4096.
+const KEY_SIZE: usize = 1032;
+
+/// One thing that is wrong. Applied to the finished archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Corruption {
+    /// The payload's local header has no signature.
+    LocalSignature,
+    /// Its local header says `apex_payload.imG`.
+    LocalName,
+    /// Its local header says deflated where the central directory says stored.
+    LocalMethod,
+    /// Its local header says a size one byte larger.
+    LocalSize,
+    /// Its central record says a size of 0.
+    EmptyPayload,
+    /// Its central record says a size that ends behind the file.
+    PayloadBeyondFile,
+    /// Its central record says an offset behind the file.
+    OffsetBeyondFile,
+    /// Its central record and its local header say encrypted.
+    Encrypted,
+    /// Its central record names another disk.
+    OtherDisk,
+    /// Its central record has no signature.
+    CentralSignature,
+    /// Its central record has the sizes that mean "see the zip64 extra field".
+    Zip64Entry,
+    /// The end record has the numbers that mean "see the zip64 end record".
+    Zip64End,
+    /// The end record counts one entry more than there are.
+    OneEntryMore,
+    /// The end record counts one entry less than there are.
+    OneEntryLess,
+    /// The end record says a directory one byte shorter.
+    DirectoryShorter,
+    /// The end record says a directory that starts behind the file.
+    DirectoryBeyondFile,
+    /// The end record says a comment one byte longer than there is.
+    CommentLonger,
+    /// The end record has no signature.
+    EndSignature,
+}
+
+impl Corruption {
+    /// Every one of them.
+    pub const ALL: [Corruption; 18] = [
+        Corruption::LocalSignature,
+        Corruption::LocalName,
+        Corruption::LocalMethod,
+        Corruption::LocalSize,
+        Corruption::EmptyPayload,
+        Corruption::PayloadBeyondFile,
+        Corruption::OffsetBeyondFile,
+        Corruption::Encrypted,
+        Corruption::OtherDisk,
+        Corruption::CentralSignature,
+        Corruption::Zip64Entry,
+        Corruption::Zip64End,
+        Corruption::OneEntryMore,
+        Corruption::OneEntryLess,
+        Corruption::DirectoryShorter,
+        Corruption::DirectoryBeyondFile,
+        Corruption::CommentLonger,
+        Corruption::EndSignature,
+    ];
+}
+
+enum Payload {
+    Bytes(Vec<u8>),
+    File(PathBuf),
+}
+
+/// Builds one archive. Where nothing else is asked for it is a good APEX.
+pub struct ApexBuilder {
+    name: String,
+    version: u64,
+    payload: Payload,
+    payload_entry: Entry,
+    copies: usize,
+    comment: Vec<u8>,
+    extra_entries: usize,
+    corruption: Option<Corruption>,
+}
+
+impl ApexBuilder {
+    /// An APEX called `name`, with a small payload of noise.
+    pub fn new(name: &str, version: u64) -> ApexBuilder {
+        ApexBuilder {
+            name: name.to_owned(),
+            version,
+            payload: Payload::Bytes(noise(8192, version)),
+            payload_entry: Entry {
+                name: "apex_payload.img".to_owned(),
+                method: Method::Stored,
+                alignment: 4096,
+                descriptor: false,
+                central_extra: 0,
+            },
+            copies: 1,
+            comment: Vec::new(),
+            extra_entries: 0,
+            corruption: None,
+        }
+    }
+
+    /// The payload's bytes.
+    pub fn payload(mut self, bytes: impl Into<Vec<u8>>) -> ApexBuilder {
+        self.payload = Payload::Bytes(bytes.into());
+        self
+    }
+
+    /// The file to copy the payload from.
+    pub fn payload_file(mut self, path: &Path) -> ApexBuilder {
+        self.payload = Payload::File(path.to_owned());
+        self
+    }
+
+    /// How the payload is stored.
+    pub fn method(mut self, method: Method) -> ApexBuilder {
+        self.payload_entry.method = method;
+        self
+    }
+
+    /// The boundary of the payload in bytes; 0 lets it lie where it falls, which is never on a
+    /// multiple of 512 in these archives.
+    pub fn alignment(mut self, bytes: u64) -> ApexBuilder {
+        self.payload_entry.alignment = bytes;
+        self
+    }
+
+    /// Names the payload's entry: `original_apex` makes a compressed APEX of it.
+    pub fn entry_name(mut self, name: &str) -> ApexBuilder {
+        self.payload_entry.name = name.to_owned();
+        self
+    }
+
+    /// Puts sizes and checksum behind the payload instead of into its local header.
+    pub fn data_descriptor(mut self) -> ApexBuilder {
+        self.payload_entry.descriptor = true;
+        self
+    }
+
+    /// Gives the payload's central record an extra field of its own.
+    pub fn central_extra(mut self, bytes: u16) -> ApexBuilder {
+        self.payload_entry.central_extra = bytes;
+        self
+    }
+
+    /// Writes the payload entry `copies` times; 0 leaves it out.
+    pub fn copies(mut self, copies: usize) -> ApexBuilder {
+        self.copies = copies;
+        self
+    }
+
+    /// The archive comment, at most 65,535 bytes.
+    pub fn comment(mut self, bytes: impl Into<Vec<u8>>) -> ApexBuilder {
+        self.comment = bytes.into();
+        self
+    }
+
+    /// Adds empty entries behind the others.
+    pub fn extra_entries(mut self, count: usize) -> ApexBuilder {
+        self.extra_entries = count;
+        self
+    }
+
+    /// Breaks the finished archive.
+    pub fn corrupt(mut self, corruption: Corruption) -> ApexBuilder {
+        self.corruption = Some(corruption);
+        self
+    }
+
+    /// Writes the archive to `path`. The window is that of the last copy of the payload, before
+    /// any corruption; empty where there is none.
+    ///
+    /// # Errors
+    /// What reading the payload's file or writing `path` gave.
+    pub fn write(self, path: &Path) -> io::Result<Window> {
+        Ok(self.put(File::create(path)?)?.1)
+    }
+
+    /// The archive in memory, and the window as in [`ApexBuilder::write`].
+    ///
+    /// # Errors
+    /// What reading the payload's file gave.
+    pub fn build(self) -> io::Result<(Vec<u8>, Window)> {
+        // Cursor<Vec> and File behave alike for what put does.
+        let (out, window) = self.put(Cursor::new(Vec::new()))?;
+        Ok((out.into_inner(), window))
+    }
+
+    fn put<W: Write + Seek>(self, out: W) -> io::Result<(W, Window)> {
+        let mut archive = Archive::new(out);
+        let small = |name: &str, method| Entry {
+            name: name.to_owned(),
+            method,
+            alignment: 0,
+            descriptor: false,
+            central_extra: 0,
+        };
+        archive.add(
+            small("apex_manifest.pb", Method::Deflated),
+            &mut manifest(&self.name, self.version).as_slice(),
+        )?;
+        let mut payload = None;
+        for _ in 0..self.copies {
+            let mut data: Box<dyn Read> = match &self.payload {
+                Payload::Bytes(bytes) => Box::new(bytes.as_slice()),
+                Payload::File(path) => Box::new(File::open(path)?),
+            };
+            payload = Some(archive.add(self.payload_entry.clone(), &mut data)?);
+        }
+        archive.add(
+            small("apex_pubkey", Method::Stored),
+            &mut noise(KEY_SIZE, self.version).as_slice(),
+        )?;
+        for i in 0..self.extra_entries {
+            archive.add(
+                small(&format!("assets/{i}"), Method::Stored),
+                &mut io::empty(),
+            )?;
+        }
+        let (mut out, placed, directory) = archive.finish(&self.comment)?;
+        let placed = payload.map(|index| placed[index]);
+        if let (Some(corruption), Some(placed)) = (self.corruption, placed) {
+            corrupt(
+                &mut out,
+                corruption,
+                placed,
+                directory,
+                self.comment.len() as u16,
+            )?;
+        }
+        let nothing = Window {
+            offset: 0,
+            length: 0,
+        };
+        Ok((out, placed.map_or(nothing, |p| p.data)))
+    }
+}
+
+/// `message ApexManifest { string name = 1; int64 version = 2; }`, as AOSP's apex_manifest.proto.
+fn manifest(name: &str, version: u64) -> Vec<u8> {
+    let mut bytes = vec![0x0a];
+    varint(&mut bytes, name.len() as u64);
+    bytes.extend(name.as_bytes());
+    bytes.push(0x10);
+    varint(&mut bytes, version);
+    bytes
+}
+
+fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+fn corrupt<W: Write + Seek>(
+    out: &mut W,
+    corruption: Corruption,
+    payload: Placed,
+    directory: Directory,
+    comment_length: u16,
+) -> io::Result<()> {
+    let mut patch = |position: u64, bytes: &[u8]| {
+        out.seek(SeekFrom::Start(position))?;
+        out.write_all(bytes)
+    };
+    let (local, central, end) = (payload.local, payload.central, directory.end_record);
+    match corruption {
+        Corruption::LocalSignature => patch(local, b"KP"),
+        Corruption::LocalName => patch(local + 30 + 15, b"G"),
+        Corruption::LocalMethod => patch(local + 8, &8u16.to_le_bytes()),
+        Corruption::LocalSize => {
+            let size = (payload.data.length as u32 + 1).to_le_bytes();
+            patch(local + 18, &size)?;
+            patch(local + 22, &size)
+        }
+        Corruption::EmptyPayload => {
+            patch(local + 18, &[0; 8])?;
+            patch(central + 20, &[0; 8])
+        }
+        Corruption::PayloadBeyondFile => {
+            let size = 0x7fff_f000u32.to_le_bytes();
+            for position in [local + 18, local + 22, central + 20, central + 24] {
+                patch(position, &size)?;
+            }
+            Ok(())
+        }
+        Corruption::OffsetBeyondFile => patch(central + 42, &0x7fff_f000u32.to_le_bytes()),
+        Corruption::Encrypted => {
+            patch(local + 6, &[1])?;
+            patch(central + 8, &[1])
+        }
+        Corruption::OtherDisk => patch(central + 34, &[1]),
+        Corruption::CentralSignature => patch(central, b"KP"),
+        Corruption::Zip64Entry => patch(central + 20, &[0xff; 8]),
+        Corruption::Zip64End => patch(end + 8, &[0xff; 12]),
+        Corruption::OneEntryMore | Corruption::OneEntryLess => {
+            let entries = match corruption {
+                Corruption::OneEntryMore => directory.entries + 1,
+                _ => directory.entries - 1,
+            };
+            patch(end + 8, &entries.to_le_bytes())?;
+            patch(end + 10, &entries.to_le_bytes())
+        }
+        Corruption::DirectoryShorter => {
+            let size = (end - directory.start) as u32;
+            patch(end + 12, &(size - 1).to_le_bytes())
+        }
+        Corruption::DirectoryBeyondFile => patch(end + 16, &0x7fff_f000u32.to_le_bytes()),
+        Corruption::CommentLonger => patch(end + 20, &(comment_length + 1).to_le_bytes()),
+        Corruption::EndSignature => patch(end, b"KP"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_payload_is_where_the_window_says() {
+        let payload = noise(12288, 5);
+        for alignment in [0, 512, 4096] {
+            let builder = ApexBuilder::new("a.b", 1).payload(payload.clone());
+            let (archive, window) = builder.alignment(alignment).build().unwrap();
+            let start = window.offset as usize;
+            assert_eq!(archive[start..start + payload.len()], payload);
+            assert_eq!(window.length, payload.len() as u64);
+            assert_eq!(window.offset % alignment.max(1), 0);
+            assert_eq!(window.offset % 512 == 0, alignment != 0);
+        }
+    }
+
+    #[test]
+    fn a_file_and_memory_give_the_same_archive() {
+        let folder = std::env::temp_dir().join(format!("apexgen-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let payload = folder.join("payload");
+        std::fs::write(&payload, noise(200_000, 9)).unwrap();
+        let archive = folder.join("a.apex");
+        let on_disk = crate::write_apex(&archive, "a.b", 3, &payload).unwrap();
+        let (bytes, window) = ApexBuilder::new("a.b", 3)
+            .payload(noise(200_000, 9))
+            .build()
+            .unwrap();
+        let read = std::fs::read(&archive).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(on_disk, window);
+        assert!(read == bytes, "the file differs from memory");
+    }
+
+    #[test]
+    fn each_corruption_changes_something_and_no_length() {
+        let (good, _) = ApexBuilder::new("a.b", 1).build().unwrap();
+        for corruption in Corruption::ALL {
+            let builder = ApexBuilder::new("a.b", 1).corrupt(corruption);
+            let (bad, _) = builder.build().unwrap();
+            assert_eq!(bad.len(), good.len(), "{corruption:?}");
+            assert!(bad != good, "{corruption:?}");
+        }
+    }
+}
