@@ -3,26 +3,9 @@
 use nix::errno::Errno;
 use std::fmt;
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $number:literal $name:literal,)*) => {
-        /// The kind of a failure: the AIDL enum `ErrorCode`, number for number and name for name.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(i32)]
-        pub enum Code { $($(#[$doc])* $variant = $number,)* }
-
-        impl Code {
-            /// Every code, in the order of the numbers.
-            pub const ALL: &'static [Code] = &[$(Code::$variant,)*];
-
-            /// The name as AIDL and JSON spell it.
-            pub fn name(self) -> &'static str {
-                match self { $(Code::$variant => $name,)* }
-            }
-        }
-    };
-}
-
-codes! {
+crate::named_enum! {
+    /// The kind of a failure: the AIDL enum `ErrorCode`, number for number and name for name.
+    Code {
     /// No GPT partition has the name that was asked for.
     NoSuchPartition = 1 "NO_SUCH_PARTITION",
     /// Somebody uses the target: a mount, swap, device-mapper, a loop device, an exclusive open.
@@ -75,18 +58,6 @@ codes! {
     NoSuchDevice = 25 "NO_SUCH_DEVICE",
     /// A device node did not appear in time.
     NodeMissing = 26 "NODE_MISSING",
-}
-
-impl Code {
-    /// The code of a number from the wire.
-    pub fn from_number(number: i32) -> Option<Code> {
-        Code::ALL.iter().copied().find(|c| *c as i32 == number)
-    }
-}
-
-impl fmt::Display for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

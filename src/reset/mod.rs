@@ -1,0 +1,3 @@
+//! Factory reset.
+
+pub mod request;
