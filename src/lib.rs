@@ -5,6 +5,7 @@ pub mod aidl;
 pub mod device;
 pub mod error;
 pub mod fact;
+pub mod images;
 pub mod names;
 pub mod reset;
 pub mod uapi;

@@ -1,3 +1,5 @@
 //! Factory reset.
 
+pub mod facts;
 pub mod request;
+pub mod step;
