@@ -1,1 +1,13 @@
-//! eMMC card model.
+//! eMMC test equipment.
+//!
+//! * [`store`]: the medium (RAM or sparse file, with a computed initial pattern) and its scan.
+//! * [`card`]: an eMMC 5.1 card. No threads, no clock: the caller passes `now`, so unit tests
+//!   run it in virtual time and a guest runs the same code in real time.
+//! * [`sdhci`]: an SDHCI 3.0 host controller with the card in its slot.
+//! * [`server`]: puts the controller behind QEMU's `vfio-user-pci` device.
+//!
+//! `unsafe` is confined to `dma.rs`, the mappings of guest memory.
+#![deny(unsafe_code)]
+
+pub mod card;
+pub mod store;

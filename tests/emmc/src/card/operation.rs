@@ -1,0 +1,154 @@
+//! Operations that keep the card busy, and how they end or tear.
+use super::{bits, Card, State, Transfer};
+use crate::store::SECTOR;
+use std::ops::Range;
+use std::time::Duration;
+
+/// What reaches the medium when the time is over.
+pub(super) enum Operation {
+    Nothing,
+    Write {
+        sector: u64,
+        data: Vec<u8>,
+    },
+    /// `granule`: sectors that change together.
+    Erase {
+        ranges: Vec<Range<u64>>,
+        granule: u64,
+    },
+    Flush,
+}
+
+pub(super) struct InFlight {
+    start: Duration,
+    end: Duration,
+    operation: Operation,
+}
+
+/// The share num/den of a whole, rounded down.
+#[derive(Clone, Copy)]
+struct Share {
+    num: u128,
+    den: u128,
+}
+
+impl Share {
+    const ALL: Share = Share { num: 1, den: 1 };
+
+    fn of(self, whole: u64) -> u64 {
+        (u128::from(whole) * self.num.min(self.den) / self.den) as u64
+    }
+}
+
+impl Card {
+    /// End of the operation in flight.
+    pub fn busy_until(&self) -> Option<Duration> {
+        self.in_flight.as_ref().map(|f| f.end)
+    }
+
+    /// True while the card pulls DAT0 low.
+    pub fn busy(&mut self, now: Duration) -> bool {
+        self.tick(now);
+        self.in_flight.is_some()
+    }
+
+    /// Commits the operation in flight once its time has come.
+    pub fn tick(&mut self, now: Duration) {
+        if self.busy_until().is_some_and(|end| end <= now) {
+            self.finish();
+        }
+    }
+
+    /// Commits the operation in flight at once.
+    pub(super) fn finish(&mut self) {
+        let Some(done) = self.in_flight.take() else {
+            return;
+        };
+        self.commit(done.operation, Share::ALL);
+        self.state = match self.state {
+            State::Prg if matches!(self.transfer, Transfer::Write { .. }) => State::Rcv,
+            State::Prg => State::Tran,
+            State::Dis => State::Stby,
+            other => other,
+        };
+    }
+
+    /// Commits what has passed of the operation in flight.
+    pub(super) fn tear(&mut self, now: Duration) {
+        if let Some(f) = self.in_flight.take() {
+            let share = Share {
+                num: now.saturating_sub(f.start).as_micros(),
+                den: f.end.saturating_sub(f.start).as_micros().max(1),
+            };
+            self.commit(f.operation, share);
+        }
+    }
+
+    /// Starts an operation of `us` microseconds. Time 0: it is done at once.
+    pub(super) fn start(&mut self, now: Duration, us: u64, operation: Operation) {
+        // the next block of a CMD25 while the last one is still being programmed
+        let start = self.busy_until().unwrap_or(now).max(now);
+        self.finish();
+        if let Some(token) = self.token {
+            self.log.add_busy(token, us);
+        }
+        self.in_flight = Some(InFlight {
+            start,
+            end: start + Duration::from_micros(us),
+            operation,
+        });
+        self.state = State::Prg;
+        if us == 0 && start <= now {
+            self.finish();
+        }
+    }
+
+    fn commit(&mut self, operation: Operation, share: Share) {
+        let result = match operation {
+            Operation::Nothing => Ok(()),
+            Operation::Write { sector, data } => {
+                let sectors = share.of((data.len() / SECTOR) as u64);
+                self.cache.forget(&(sector..sector + sectors));
+                self.store.write(sector, &data[..sectors as usize * SECTOR])
+            }
+            Operation::Erase { ranges, granule } => self.commit_erase(&ranges, granule, share),
+            Operation::Flush => {
+                let lines = share.of(self.cache.len() as u64);
+                self.write_back(lines as usize)
+            }
+        };
+        if let Err(e) = result {
+            ::log::error!("medium: {e}");
+            self.errors |= bits::ERROR;
+        }
+    }
+
+    fn commit_erase(
+        &mut self,
+        ranges: &[Range<u64>],
+        granule: u64,
+        share: Share,
+    ) -> std::io::Result<()> {
+        let granules = |r: &Range<u64>| (r.end - r.start).div_ceil(granule);
+        let mut left = share.of(ranges.iter().map(granules).sum());
+        for range in ranges {
+            let n = granules(range).min(left);
+            left -= n;
+            let part = range.start..(range.start + n * granule).min(range.end);
+            self.cache.forget(&part);
+            self.marked.remove(part.clone());
+            self.discarded.remove(part.clone());
+            if !part.is_empty() {
+                self.store.erase(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes up to `lines` of the cache back.
+    pub(super) fn write_back(&mut self, lines: usize) -> std::io::Result<()> {
+        let done = self.cache.write_back(lines, &mut *self.store)?;
+        self.log.counters.flushed_lines += done;
+        Ok(())
+    }
+}
