@@ -192,9 +192,10 @@ impl Directory {
 /// Position of the last end record signature that a whole record can follow.
 fn find_end(tail: &[u8]) -> Option<usize> {
     let last = tail.len().checked_sub(END_LENGTH)?;
-    (0..=last)
-        .rev()
-        .find(|&at| u32_at(tail, at) == END_SIGNATURE)
+    let signature = END_SIGNATURE.to_le_bytes();
+    tail[..last + signature.len()]
+        .windows(signature.len())
+        .rposition(|bytes| bytes == signature)
 }
 
 /// Number of entries, length and offset of the directory.

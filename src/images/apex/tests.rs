@@ -98,7 +98,7 @@ fn each_corruption_is_refused() {
 
 /// An archive for exhaustive tests: small, no comment that could hide a cut.
 fn small() -> Vec<u8> {
-    archive(good().payload(noise(4096, 3)).alignment(4096)).0
+    archive(good().payload(noise(512, 3))).0
 }
 
 #[test]
