@@ -1,0 +1,42 @@
+//! The scenarios: what the guest does once it is up. Each writes JSON lines to the host and
+//! ends with a summary.
+
+mod hello;
+mod port;
+
+use std::process::ExitCode;
+
+use anyhow::{bail, Result};
+use serde_json::json;
+
+pub use port::Port;
+
+/// Runs the scenario and writes the summary, which is there even if the scenario failed.
+pub fn main(name: &str) -> ExitCode {
+    let mut port = match Port::open() {
+        Ok(port) => port,
+        Err(e) => {
+            eprintln!("scenario {name}: {e:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = run(name, &mut port);
+    let error = result.as_ref().err().map(|e| format!("{e:#}"));
+    let summary = json!({"summary": {
+        "scenario": name,
+        "ok": result.is_ok(),
+        "error": error,
+        "tainted": port::tainted(),
+    }});
+    match port.send(&summary) {
+        Ok(()) if result.is_ok() => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn run(name: &str, port: &mut Port) -> Result<()> {
+    match name {
+        "hello" => hello::run(port),
+        _ => bail!("unknown scenario"),
+    }
+}
