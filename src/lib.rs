@@ -1,7 +1,6 @@
 //! blockd: block devices for Android's init and recovery.
 
 pub mod aidl;
-
 pub mod device;
 pub mod error;
 pub mod fact;
@@ -10,3 +9,14 @@ pub mod names;
 pub mod reset;
 pub mod uapi;
 pub mod units;
+
+/// Version of blockd. Soong sets no CARGO_* variables, so it is written here; a test compares it.
+pub const VERSION: &str = "0.1.0";
+
+#[cfg(all(test, not(soong)))]
+mod tests {
+    #[test]
+    fn the_version_is_the_package_s() {
+        assert_eq!(super::VERSION, env!("CARGO_PKG_VERSION"));
+    }
+}

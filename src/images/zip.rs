@@ -125,8 +125,8 @@ impl Directory {
         }
         let start = file - tail.len() as u64;
         let Some(at) = found else {
-            let why = "no signature: not a zip archive";
-            return Err(broken("end record", file, why));
+            let why = "no end record of a zip archive before it";
+            return Err(broken("end of file", file, why));
         };
         let record = &tail[at..];
         let position = start + at as u64;

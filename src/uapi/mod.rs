@@ -5,4 +5,5 @@
 #![allow(unsafe_code)]
 
 pub mod block;
+pub mod loops;
 pub mod mmc;

@@ -1,0 +1,69 @@
+//! What a reset did and what it is worth.
+
+use crate::device::Command;
+use crate::reset::plan::Plan;
+use crate::reset::request::{Assurance, Logical, Physical};
+use crate::reset::step::Step;
+use crate::units::Bytes;
+use std::time::Duration;
+
+/// One range.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetReport {
+    /// GPT name.
+    pub partition: String,
+    /// First byte on the disk.
+    pub start: Bytes,
+    /// Erased by CMD38.
+    pub erased: Bytes,
+    /// Overwritten at the edges.
+    pub edges: Bytes,
+    /// As sent, with the answers.
+    pub commands: Vec<Command>,
+    /// Erase commands with their busy phases.
+    pub erase_time: Duration,
+    /// Canaries written.
+    pub canaries: u32,
+    /// Canaries that the erase left.
+    pub canaries_found: u32,
+    /// Positions read back in the middle.
+    pub samples: u32,
+    /// Positions that are neither erased nor a canary, and edge blocks that are not erased.
+    pub samples_wrong: u32,
+    /// Neighbouring sectors compared.
+    pub neighbours: u32,
+    /// Neighbouring sectors that changed.
+    pub neighbours_changed: u32,
+    /// That the samples find a card which skips one group in a hundred.
+    pub detection_probability: f64,
+}
+
+/// The erase certificate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Version of blockd.
+    pub software_version: String,
+    /// Names the run.
+    pub token: String,
+    /// By the device's clock, since 1970-01-01 UTC.
+    pub started: Duration,
+    /// Duration of the run.
+    pub elapsed: Duration,
+    /// The plan that was carried out.
+    pub plan: Plan,
+    /// One for each range of the plan.
+    pub targets: Vec<TargetReport>,
+    /// What reading back found.
+    pub logical: Logical,
+    /// What the card claims.
+    pub physical: Physical,
+    /// What it is worth.
+    pub assurance: Assurance,
+    /// Time per step.
+    pub steps: Vec<(Step, Duration)>,
+    /// What went otherwise than planned.
+    pub warnings: Vec<String>,
+}
+
+/// Version of the report's format in AIDL and JSON.
+pub const FORMAT_VERSION: i32 = 1;
