@@ -7,11 +7,13 @@ pub mod block;
 pub mod buffer;
 pub mod ext_csd;
 pub mod host;
+pub mod loops;
 pub mod mmc;
 pub mod sysfs;
 
 pub use block::{Access, Block};
 pub use buffer::DirectBuffer;
 pub use host::{Host, Storage};
+pub use loops::{LoopDevice, Loops};
 pub use mmc::{Command, Mmc};
 pub use sysfs::Sysfs;
