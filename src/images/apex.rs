@@ -5,7 +5,7 @@
 
 use super::source::Source;
 use super::zip::{broken, Directory, Entry, STORED};
-use super::{step, Window};
+use super::{Step, Window};
 use crate::error::{Code, Failure, Result};
 use crate::units::Bytes;
 
@@ -37,12 +37,14 @@ pub fn find_payload(source: &(impl Source + ?Sized)) -> Result<Window> {
         Some(payload) => payload,
         None if compressed_apex => {
             let text = "compressed APEX (capex): decompress it first";
-            return Err(Failure::new(Code::PayloadCompressed, step::APEX, text)
+            return Err(Step::Apex
+                .fail(Code::PayloadCompressed, text)
                 .remedy("attach the `original_apex` inside it, unpacked to a file of its own"));
         }
         None => {
             let text = "not an APEX: the zip archive has no apex_payload.img";
-            return Err(Failure::new(Code::NotAnApex, step::APEX, text)
+            return Err(Step::Apex
+                .fail(Code::NotAnApex, text)
                 .remedy("give an offset to attach a part of any other file"));
         }
     };
@@ -51,11 +53,9 @@ pub fn find_payload(source: &(impl Source + ?Sized)) -> Result<Window> {
             "apex_payload.img is compressed inside the zip (method {})",
             payload.method
         );
-        return Err(
-            Failure::new(Code::PayloadCompressed, step::APEX, text).remedy(
-                "a loop device reads bytes as they lie: store the payload (`zip -0`, apexer)",
-            ),
-        );
+        return Err(Step::Apex.fail(Code::PayloadCompressed, text).remedy(
+            "a loop device reads bytes as they lie: store the payload (`zip -0`, apexer)",
+        ));
     }
     if payload.size == 0 {
         let why = "apex_payload.img is empty";
@@ -64,7 +64,8 @@ pub fn find_payload(source: &(impl Source + ?Sized)) -> Result<Window> {
     let offset = payload.locate(source, directory.offset)?;
     if offset % ALIGNMENT != 0 {
         let text = format!("apex_payload.img starts at byte {offset}, not on a multiple of 4096");
-        return Err(Failure::new(Code::PayloadUnaligned, step::APEX, text)
+        return Err(Step::Apex
+            .fail(Code::PayloadUnaligned, text)
             .remedy("align it: `zipalign -f 4096 IN OUT`, before signing"));
     }
     Ok(Window {

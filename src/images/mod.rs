@@ -1,21 +1,20 @@
 //! Images: block devices of APEX payloads and of windows of other files.
 //!
-//! `apex` finds the payload, `plan` decides without I/O, `attach` does it.
+//! `facts` looks at the client's file, `apex` finds the payload in it, `plan` decides without I/O,
+//! `attach` does it with numbers from the `pool`, `list` shows and detaches.
 
 pub mod apex;
+pub mod facts;
+pub mod plan;
 pub mod source;
+mod step;
 mod zip;
 
 pub use source::{FileSource, Source};
+pub use step::{Step, Steps};
 
 use crate::units::Bytes;
 use std::fmt;
-
-/// The steps, as failures and times name them.
-pub mod step {
-    /// Finding the payload in the archive.
-    pub const APEX: &str = "apex";
-}
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! kernel will read what the window says, whatever the signature was made over.
 
 use super::source::Source;
-use super::step;
+use super::Step;
 use crate::error::{Code, Failure, Result};
 use crate::units::Bytes;
 
@@ -40,21 +40,21 @@ pub const STORED: u16 = 0;
 
 /// A record that cannot be right: which, where in the file, and why.
 pub(super) fn broken(record: &str, offset: u64, why: &str) -> Failure {
-    Failure::new(
-        Code::NotAnApex,
-        step::APEX,
-        format!("not an APEX: {record} at byte {offset}: {why}"),
-    )
-    .remedy("the file is damaged or incomplete; copy it again, `unzip -t` names what is wrong")
+    Step::Apex
+        .fail(
+            Code::NotAnApex,
+            format!("not an APEX: {record} at byte {offset}: {why}"),
+        )
+        .remedy("the file is damaged or incomplete; copy it again, `unzip -t` names what is wrong")
 }
 
 fn zip64(record: &str, offset: u64) -> Failure {
-    Failure::new(
-        Code::Unsupported,
-        step::APEX,
-        format!("zip64 archive ({record} at byte {offset}): not supported"),
-    )
-    .remedy("make the APEX without zip64: it is needed only above 4 GiB or 65,534 entries")
+    Step::Apex
+        .fail(
+            Code::Unsupported,
+            format!("zip64 archive ({record} at byte {offset}): not supported"),
+        )
+        .remedy("make the APEX without zip64: it is needed only above 4 GiB or 65,534 entries")
 }
 
 fn read(
@@ -64,13 +64,13 @@ fn read(
     buffer: &mut [u8],
 ) -> Result<()> {
     source.read_at(Bytes(offset), buffer).map_err(|errno| {
-        Failure::new(
-            Code::DeviceError,
-            step::APEX,
-            format!("cannot read the {record} at byte {offset}"),
-        )
-        .errno(errno)
-        .remedy("the file became shorter or its disk fails: see the kernel log")
+        Step::Apex
+            .fail(
+                Code::DeviceError,
+                format!("cannot read the {record} at byte {offset}"),
+            )
+            .errno(errno)
+            .remedy("the file became shorter or its disk fails: see the kernel log")
     })
 }
 

@@ -1,0 +1,62 @@
+//! The steps of an attachment, by the names that results, errors and logs use.
+
+use crate::error::{Code, Failure};
+use crate::named_enum;
+use std::time::{Duration, Instant};
+
+named_enum! {
+    /// A step.
+    Step {
+        /// Asking the kernel about the client's file.
+        Facts = 0 "facts",
+        /// Finding the payload in the archive.
+        Apex = 1 "apex",
+        /// Deciding.
+        Plan = 2 "plan",
+        /// Opening loop-control.
+        Control = 3 "control",
+        /// Getting a device number.
+        Number = 4 "number",
+        /// Opening the node, with the wait for one that is late.
+        Open = 5 "open",
+        /// Asking whether the kernel has LOOP_CONFIGURE; once per process.
+        Probe = 6 "probe",
+        /// LOOP_CONFIGURE.
+        Configure = 7 "configure",
+        /// Comparing what the kernel made of it.
+        ReadBack = 8 "read-back",
+        /// Setting the read-ahead.
+        ReadAhead = 9 "read-ahead",
+        /// Undoing, after a failure.
+        Undo = 10 "undo",
+        /// Detaching.
+        Detach = 11 "detach",
+        /// Listing.
+        List = 12 "list",
+    }
+}
+
+impl Step {
+    /// A failure at this step.
+    pub(super) fn fail(self, code: Code, message: impl Into<String>) -> Failure {
+        Failure::new(code, self.name(), message)
+    }
+}
+
+/// Time per step, in the order of their first run. A step that is tried again adds up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps(pub Vec<(Step, Duration)>);
+
+impl Steps {
+    /// Runs and times `work`.
+    pub(super) fn run<T>(&mut self, step: Step, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = work();
+        let time = start.elapsed();
+        match self.0.iter_mut().find(|(known, _)| *known == step) {
+            Some((_, sum)) => *sum += time,
+            None => self.0.push((step, time)),
+        }
+        result
+    }
+}
