@@ -10,4 +10,10 @@
 #![deny(unsafe_code)]
 
 pub mod card;
+#[allow(unsafe_code)]
+mod dma;
+pub mod report;
+pub mod sdhci;
+pub mod server;
 pub mod store;
+mod vfio;

@@ -220,6 +220,11 @@ impl ExtCsd {
         self.u32_at(index::SEC_COUNT).into()
     }
 
+    /// Sets SEC_COUNT.
+    pub fn set_sectors(&mut self, sectors: u32) {
+        self.0[index::SEC_COUNT..index::SEC_COUNT + 4].copy_from_slice(&sectors.to_le_bytes());
+    }
+
     /// CACHE_SIZE in bytes.
     pub fn cache_bytes(&self) -> u64 {
         u64::from(self.u32_at(index::CACHE_SIZE)) * 1024 / 8
