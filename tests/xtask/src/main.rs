@@ -1,2 +1,87 @@
-//! Project tasks.
-fn main() {}
+//! `cargo xtask …`: the project's own tasks.
+
+mod binaries;
+mod check_rc;
+mod paths;
+mod process;
+mod vm;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use vm::machine::Machine;
+
+/// A scenario that was asked for by hand may take this long.
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The project's own tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Fetch what the guest needs (QEMU, a kernel, a service manager) into target/
+    Setup,
+    /// Check init .rc files as AOSP's init would
+    CheckRc {
+        /// The files; those of rc/ if none is named
+        files: Vec<PathBuf>,
+    },
+    /// Boot the guest and run one scenario; its lines go to stdout
+    Guest {
+        /// Name of the scenario
+        scenario: String,
+        /// Boot as recovery does
+        #[arg(long)]
+        recovery: bool,
+        /// More kernel parameters
+        #[arg(long, value_name = "PARAMETERS")]
+        append: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Setup => vm::setup::all().map(drop),
+        Task::CheckRc { files } => check_rc::run(&files),
+        Task::Guest {
+            scenario,
+            recovery,
+            append,
+        } => {
+            let equipment = vm::setup::all()?;
+            let mode = if recovery {
+                vm::Mode::Recovery
+            } else {
+                vm::Mode::System
+            };
+            let mut machine = Machine::new(&equipment, &scenario, mode)?;
+            machine.timeout = SCENARIO_TIMEOUT;
+            machine.parameters.extend(append);
+            let outcome = machine.run(|_| Ok(()))?;
+            for line in &outcome.lines {
+                println!("{line}");
+            }
+            eprintln!("guest ran {:.1} s", outcome.elapsed.as_secs_f64());
+            Ok(())
+        }
+    }
+}

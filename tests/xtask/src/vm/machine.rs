@@ -1,0 +1,299 @@
+//! One run of the guest: QEMU, the port that brings the results, the judgement of the run.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+use serde_json::Value;
+
+use super::initramfs::Tree;
+use super::setup::{Equipment, Kernel, Qemu};
+use super::Mode;
+use crate::{paths, process};
+
+/// The guest's memory, MiB.
+const MEMORY_MIB: u32 = 2048;
+/// An ordinary run ends long before this.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// QEMU may take this long from the summary to its end.
+const END_PATIENCE: Duration = Duration::from_secs(20);
+/// How often a dead QEMU is noticed.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// This much of the console is shown if a run fails.
+const SHOWN_LINES: usize = 60;
+/// What a healthy console does not say.
+const ALARMS: &[&str] = &["Oops", "BUG:", "Kernel panic", "WARNING:", "init: ERROR"];
+/// Taint bits that a healthy run leaves unset (Documentation/admin-guide/tainted-kernels.rst):
+/// bad page, died, warned, soft lockup.
+const BAD_TAINT: u64 = 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14;
+
+/// A machine to run.
+#[derive(Debug)]
+pub struct Machine {
+    /// The guest's root.
+    pub tree: Tree,
+    /// Kernel parameters beside the fixed ones.
+    pub parameters: Vec<String>,
+    /// Raw images: /dev/vda, /dev/vdb, …
+    pub disks: Vec<PathBuf>,
+    /// The socket of a card's vfio-user server.
+    pub card: Option<PathBuf>,
+    /// The whole run may take this long.
+    pub timeout: Duration,
+    name: String,
+    qemu: Qemu,
+    kernel: Kernel,
+}
+
+/// What a good run brought.
+#[derive(Debug)]
+pub struct Outcome {
+    /// All lines of the guest but marks and summary.
+    pub lines: Vec<Value>,
+    /// From QEMU's start to its end.
+    pub elapsed: Duration,
+}
+
+/// QEMU, killed if the run ends early.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only if it ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Machine {
+    /// A machine without disks and card that boots in `mode` and runs `scenario`.
+    pub fn new(equipment: &Equipment, scenario: &str, mode: Mode) -> Result<Self> {
+        Self::with_tree(
+            equipment,
+            Tree::new(equipment, mode, false)?,
+            scenario,
+            mode,
+        )
+    }
+
+    /// As [`new`](Self::new), with a card at `socket` that is already listening.
+    pub fn with_card(
+        equipment: &Equipment,
+        scenario: &str,
+        mode: Mode,
+        socket: &Path,
+    ) -> Result<Self> {
+        let tree = Tree::new(equipment, mode, true)?;
+        let mut machine = Self::with_tree(equipment, tree, scenario, mode)?;
+        machine.card = Some(socket.to_owned());
+        Ok(machine)
+    }
+
+    fn with_tree(equipment: &Equipment, tree: Tree, scenario: &str, mode: Mode) -> Result<Self> {
+        let mut parameters = vec![format!("blockd.scenario={scenario}")];
+        if mode == Mode::Recovery {
+            parameters.push("androidboot.mode=recovery".to_owned());
+        }
+        Ok(Self {
+            tree,
+            parameters,
+            disks: Vec::new(),
+            card: None,
+            timeout: TIMEOUT,
+            name: scenario.to_owned(),
+            qemu: equipment.qemu.clone(),
+            kernel: equipment.kernel.clone(),
+        })
+    }
+
+    /// Runs the guest to its end. `mark` is called with the name of every mark; the guest waits
+    /// until it returns.
+    ///
+    /// # Errors
+    /// No summary or a bad one, an alarm on the console, a time-out; the message has the end of
+    /// the console.
+    pub fn run(&self, mark: impl FnMut(&str) -> Result<()>) -> Result<Outcome> {
+        let directory = paths::target().join("vm/run").join(&self.name);
+        fs::create_dir_all(&directory)?;
+        let console = directory.join("console.log");
+        fs::write(&console, "")?;
+        let result = self.run_in(&directory, &console, mark);
+        let text = String::from_utf8_lossy(&fs::read(&console)?).into_owned();
+        let alarm = text
+            .lines()
+            .find(|line| ALARMS.iter().any(|alarm| line.contains(alarm)));
+        let problem = match (&result, alarm) {
+            (Ok(_), None) => return result,
+            (Ok(_), Some(line)) => format!("the console says `{}`", line.trim()),
+            (Err(e), _) => format!("{e:#}"),
+        };
+        bail!(
+            "guest {}: {problem}\n--- end of {}\n{}\n---",
+            self.name,
+            console.display(),
+            process::tail(&text, SHOWN_LINES)
+        );
+    }
+
+    fn run_in(
+        &self,
+        directory: &Path,
+        console: &Path,
+        mut mark: impl FnMut(&str) -> Result<()>,
+    ) -> Result<Outcome> {
+        let initrd = directory.join("initramfs.cpio");
+        fs::write(&initrd, self.tree.archive())?;
+        // A socket's path is short (108 bytes), the target directory's may not be.
+        let sockets = tempfile::Builder::new().prefix("blockd-").tempdir()?;
+        let port = sockets.path().join("results");
+        let listener = UnixListener::bind(&port)?;
+        let begin = Instant::now();
+        let mut command = self.qemu.command();
+        command.args(self.arguments(&port, console, &initrd));
+        let log = fs::File::create(directory.join("qemu.log"))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let mut qemu = Process(command.spawn().context("start QEMU")?);
+
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || receive(&listener, &sender));
+        let mut answers: Option<UnixStream> = None;
+        let mut lines = Vec::new();
+        let mut summary = None;
+        let end = begin + self.timeout;
+        while summary.is_none() {
+            ensure!(
+                Instant::now() < end,
+                "no summary after {} s",
+                self.timeout.as_secs()
+            );
+            match receiver.recv_timeout(LOOK_AGAIN) {
+                Ok(Message::Connected(stream)) => answers = Some(stream),
+                Ok(Message::Line(line)) => match serde_json::from_str::<Value>(&line) {
+                    Ok(value) if value["mark"].is_string() => {
+                        mark(value["mark"].as_str().unwrap_or_default())?;
+                        let port = answers.as_mut().context("line before connection")?;
+                        port.write_all(b"go\n")?;
+                    }
+                    Ok(value) if value["summary"].is_object() => {
+                        summary = Some(value["summary"].clone());
+                    }
+                    Ok(value) => lines.push(value),
+                    Err(e) => bail!("the guest sent `{}`: {e}", line.trim_end()),
+                },
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(status) = qemu.0.try_wait()? {
+                        let messages = fs::read_to_string(directory.join("qemu.log"))?;
+                        bail!("QEMU ended without a summary ({status}) {messages}");
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => bail!("the results port closed early"),
+            }
+        }
+        let end = Instant::now() + END_PATIENCE;
+        while qemu.0.try_wait()?.is_none() {
+            ensure!(Instant::now() < end, "the guest did not power off");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let summary = summary.unwrap_or_default();
+        ensure!(
+            summary["ok"] == true,
+            "scenario failed: {}",
+            summary["error"]
+        );
+        let tainted = summary["tainted"].as_u64().context("no taint bits")?;
+        ensure!(
+            tainted & BAD_TAINT == 0,
+            "the kernel is tainted: {tainted:#x}"
+        );
+        Ok(Outcome {
+            lines,
+            elapsed: begin.elapsed(),
+        })
+    }
+
+    fn arguments(&self, port: &Path, console: &Path, initrd: &Path) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut add = |name: &str, value: String| {
+            words.push(name.to_owned());
+            words.push(value);
+        };
+        add("-accel", "tcg,thread=multi".into());
+        add("-smp", "2".into());
+        add("-m", MEMORY_MIB.to_string());
+        // The card reaches the guest's memory through this file.
+        add(
+            "-object",
+            format!("memory-backend-memfd,id=mem,size={MEMORY_MIB}M,share=on"),
+        );
+        add("-machine", "pc,memory-backend=mem".into());
+        add("-display", "none".into());
+        add("-monitor", "none".into());
+        add("-nic", "none".into());
+        add("-serial", format!("file:{}", console.display()));
+        add("-kernel", self.kernel.image.display().to_string());
+        add("-initrd", initrd.display().to_string());
+        // Warnings appear on the console, ordinary messages do not.
+        let fixed = "console=ttyS0 panic=-1 loglevel=5";
+        add("-append", format!("{fixed} {}", self.parameters.join(" ")));
+        add("-device", "virtio-serial-pci".into());
+        add(
+            "-chardev",
+            format!("socket,id=results,path={}", port.display()),
+        );
+        add(
+            "-device",
+            "virtserialport,chardev=results,name=blockd.results".into(),
+        );
+        for disk in &self.disks {
+            // What the guest writes is thrown away.
+            let path = disk.display();
+            add(
+                "-drive",
+                format!("file={path},format=raw,if=virtio,snapshot=on"),
+            );
+        }
+        if let Some(socket) = &self.card {
+            let device = serde_json::json!({
+                "driver": "vfio-user-pci",
+                "socket": {"type": "unix", "path": socket},
+            });
+            add("-device", device.to_string());
+        }
+        words.push("-no-reboot".into());
+        words.push("-no-user-config".into());
+        words
+    }
+}
+
+enum Message {
+    Connected(UnixStream),
+    Line(String),
+}
+
+/// Sends what comes through the port; ends when QEMU closes it.
+fn receive(listener: &UnixListener, sender: &mpsc::Sender<Message>) {
+    let Ok((stream, _)) = listener.accept() else {
+        return;
+    };
+    let Ok(answers) = stream.try_clone() else {
+        return;
+    };
+    if sender.send(Message::Connected(answers)).is_err() {
+        return;
+    }
+    for line in BufReader::new(stream).lines() {
+        let Ok(line) = line else { return };
+        if sender.send(Message::Line(line)).is_err() {
+            return;
+        }
+    }
+}
