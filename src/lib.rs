@@ -2,11 +2,14 @@
 
 pub mod aidl;
 pub mod device;
+pub mod diagnostics;
 pub mod error;
 pub mod fact;
 pub mod images;
+pub mod logger;
 pub mod names;
 pub mod reset;
+pub mod service;
 pub mod uapi;
 pub mod units;
 

@@ -4,6 +4,7 @@
 //! `attach` does it with numbers from the `pool`, `list` shows and detaches.
 
 pub mod apex;
+pub mod devices;
 pub mod facts;
 pub mod plan;
 pub mod source;
@@ -12,6 +13,8 @@ mod zip;
 
 pub use source::{FileSource, Source};
 pub use step::{Step, Steps};
+
+pub use devices::Images;
 
 use crate::units::Bytes;
 use std::fmt;

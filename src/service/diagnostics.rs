@@ -1,0 +1,112 @@
+//! `IDiagnostics`.
+
+use crate::aidl;
+use crate::aidl::IDiagnostics::IDiagnostics;
+use crate::aidl::IProgress::IProgress;
+use crate::device::Storage;
+use crate::diagnostics;
+use crate::error::{Code, Failure, Result as UseCaseResult};
+use crate::reset::facts;
+use crate::service::access::Gate;
+use crate::service::convert;
+use crate::service::error::{answer, unsupported};
+use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode, Strong};
+use std::sync::Arc;
+
+/// The service.
+pub struct DiagnosticsService {
+    gate: Gate,
+    storage: Arc<dyn Storage>,
+}
+
+impl DiagnosticsService {
+    /// Looks at `storage` for those that `gate` lets through.
+    pub fn new(gate: Gate, storage: Arc<dyn Storage>) -> DiagnosticsService {
+        DiagnosticsService { gate, storage }
+    }
+
+    fn card(&self, disk: Option<&str>) -> UseCaseResult<aidl::CardFacts::CardFacts> {
+        let sysfs = self.storage.sysfs();
+        let name = match disk {
+            Some(disk) => disk.to_owned(),
+            None => {
+                let disks = facts::emmc_disks(sysfs);
+                match disks.as_slice() {
+                    [only] => only.clone(),
+                    [] => {
+                        return Err(Failure::new(
+                            Code::NotEmmc,
+                            "facts",
+                            "this machine has no eMMC",
+                        )
+                        .remedy("name a disk to see what is known of it"))
+                    }
+                    more => {
+                        return Err(Failure::new(
+                            Code::InvalidRequest,
+                            "facts",
+                            format!("there are several: {}", more.join(", ")),
+                        )
+                        .remedy("name one"))
+                    }
+                }
+            }
+        };
+        let disk = facts::gather_disk(self.storage.as_ref(), &name)?;
+        Ok(aidl::CardFacts::CardFacts {
+            disk: name,
+            facts: disk.named().iter().map(convert::fact).collect(),
+            extCsd: disk
+                .ext_csd
+                .value()
+                .map_or(Vec::new(), |csd| csd.0.to_vec()),
+        })
+    }
+}
+
+impl Interface for DiagnosticsService {
+    fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
+        let lines: Vec<String> = diagnostics::doctor(self.storage.as_ref())
+            .iter()
+            .map(|f| format!("{}: {}: {} ({})\n", f.topic, f.severity, f.text, f.evidence))
+            .collect();
+        ipc::write_dump(writer, &lines.concat());
+        Ok(())
+    }
+}
+
+impl IDiagnostics for DiagnosticsService {
+    fn card(&self, disk: Option<&str>) -> BinderResult<aidl::CardFacts::CardFacts> {
+        self.gate.check("card")?;
+        answer("card", DiagnosticsService::card(self, disk))
+    }
+
+    fn cache(&self, _disk: Option<&str>) -> BinderResult<aidl::CacheFacts::CacheFacts> {
+        self.gate.check("cache")?;
+        unsupported("cache")
+    }
+
+    fn measureFua(
+        &self,
+        _request: &aidl::FuaRequest::FuaRequest,
+        _progress: Option<&Strong<dyn IProgress>>,
+    ) -> BinderResult<aidl::FuaReport::FuaReport> {
+        self.gate.check("measureFua")?;
+        unsupported("measureFua")
+    }
+
+    fn doctor(&self) -> BinderResult<Vec<aidl::Finding::Finding>> {
+        self.gate.check("doctor")?;
+        let findings = diagnostics::doctor(self.storage.as_ref());
+        Ok(findings
+            .iter()
+            .map(|finding| aidl::Finding::Finding {
+                topic: finding.topic.to_owned(),
+                severity: aidl::Severity::Severity(finding.severity as i32),
+                text: finding.text.clone(),
+                evidence: finding.evidence.clone(),
+                remedy: finding.remedy.clone(),
+            })
+            .collect())
+    }
+}

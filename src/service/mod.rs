@@ -1,0 +1,11 @@
+//! The binder side: authorise, convert, call a use case, map errors. Nothing below knows binder.
+
+pub mod access;
+pub mod config;
+pub mod convert;
+pub mod diagnostics;
+pub mod error;
+pub mod images;
+pub mod ipc;
+pub mod reset;
+pub mod serve;

@@ -1,0 +1,108 @@
+//! `IFactoryReset`: authorise, convert, call the use case, map errors.
+
+use crate::aidl::IFactoryReset::IFactoryReset;
+use crate::aidl::IProgress::IProgress;
+use crate::aidl::ResetPlan::ResetPlan;
+use crate::aidl::ResetReport::ResetReport;
+use crate::aidl::ResetRequest::ResetRequest;
+use crate::aidl::ResetStatus::ResetStatus;
+use crate::reset::board::Status;
+use crate::reset::{Observer, Reset};
+use crate::service::access::Gate;
+use crate::service::convert;
+use crate::service::error::{answer, unsupported};
+use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode, Strong};
+use std::sync::Arc;
+
+/// The service.
+pub struct ResetService {
+    gate: Gate,
+    reset: Arc<Reset>,
+}
+
+impl ResetService {
+    /// Serves `reset` to those that `gate` lets through.
+    pub fn new(gate: Gate, reset: Arc<Reset>) -> ResetService {
+        ResetService { gate, reset }
+    }
+}
+
+impl Interface for ResetService {
+    fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
+        let status = self.reset.status();
+        let text = format!(
+            "reset: {}, step {}, {} ms {}\n",
+            status.state,
+            status.step.map_or("-", |step| step.name()),
+            status.elapsed.as_millis(),
+            status.message
+        );
+        ipc::write_dump(writer, &text);
+        Ok(())
+    }
+}
+
+impl IFactoryReset for ResetService {
+    fn plan(&self, request: &ResetRequest) -> BinderResult<ResetPlan> {
+        self.gate.check("plan")?;
+        let plan = convert::request(request).and_then(|request| self.reset.plan(&request));
+        answer("plan", plan.map(|plan| convert::plan(&plan)))
+    }
+
+    fn run(
+        &self,
+        request: &ResetRequest,
+        progress: Option<&Strong<dyn IProgress>>,
+    ) -> BinderResult<ResetReport> {
+        self.gate.check("run")?;
+        let observer = progress.map(observer);
+        let report =
+            convert::request(request).and_then(|request| self.reset.run(&request, observer));
+        answer("run", report.map(|report| convert::report(&report)))
+    }
+
+    fn finish(&self, _token: &str) -> BinderResult<()> {
+        self.gate.check("finish")?;
+        unsupported("finish")
+    }
+
+    fn status(&self) -> BinderResult<ResetStatus> {
+        self.gate.check("status")?;
+        Ok(convert::status(&self.reset.status()))
+    }
+
+    fn cancel(&self) -> BinderResult<()> {
+        self.gate.check("cancel")?;
+        self.reset.cancel();
+        Ok(())
+    }
+
+    fn lastReport(&self) -> BinderResult<Option<ResetReport>> {
+        self.gate.check("lastReport")?;
+        Ok(self.reset.last_report().as_ref().map(convert::report))
+    }
+}
+
+/// Passes progress on until the client has died; it runs on the progress thread, so that a client
+/// that is stopped blocks nothing else.
+fn observer(progress: &Strong<dyn IProgress>) -> Observer {
+    let progress = progress.clone();
+    let mut gone = false;
+    Box::new(move |status: &Status| {
+        if gone {
+            return;
+        }
+        let number = |n: Option<u64>| n.map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX));
+        let told = progress.onProgress(
+            status.step.map_or("", |step| step.name()),
+            status.elapsed.as_millis() as i64,
+            number(status.extent.done),
+            number(status.extent.total),
+            number(status.extent.limit.map(|limit| limit.as_millis() as u64)),
+        );
+        if let Err(error) = told {
+            log::info!("progress: the client is gone, the reset goes on: {error:?}");
+            gone = true;
+        }
+    })
+}
