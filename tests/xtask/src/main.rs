@@ -1,7 +1,10 @@
 //! `cargo xtask …`: the project's own tasks.
 
 mod binaries;
+mod card;
 mod check_rc;
+mod demo;
+mod gpt;
 mod paths;
 mod process;
 mod vm;
@@ -42,6 +45,9 @@ enum Task {
         /// Boot as recovery does
         #[arg(long)]
         recovery: bool,
+        /// With a card: its log per phase goes to stdout too
+        #[arg(long)]
+        card: bool,
         /// More kernel parameters
         #[arg(long, value_name = "PARAMETERS")]
         append: Vec<String>,
@@ -65,9 +71,22 @@ fn run(task: Task) -> Result<()> {
         Task::Guest {
             scenario,
             recovery,
+            card,
             append,
         } => {
             let equipment = vm::setup::all()?;
+            if card {
+                let findings = demo::reset::boot(&equipment, &scenario)?;
+                for line in &findings.lines {
+                    println!("{line}");
+                }
+                for (name, phase) in &findings.phases {
+                    let counters = serde_json::to_value(&phase.log.counters)?;
+                    println!("{}", serde_json::json!({"phase": name, "card": counters}));
+                }
+                eprintln!("guest ran {:.1} s", findings.seconds);
+                return Ok(());
+            }
             let mode = if recovery {
                 vm::Mode::Recovery
             } else {

@@ -3,6 +3,8 @@
 
 mod hello;
 mod port;
+mod reset;
+mod tool;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,8 @@ pub fn main(name: &str) -> ExitCode {
 fn run(name: &str, port: &mut Port) -> Result<()> {
     match name {
         "hello" => hello::run(port),
+        "reset" => reset::run(port),
+        "kernel-erase" => reset::kernel(port),
         _ => bail!("unknown scenario"),
     }
 }
