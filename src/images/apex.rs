@@ -6,7 +6,7 @@
 use super::source::Source;
 use super::zip::{broken, Directory, Entry, STORED};
 use super::{Step, Window};
-use crate::error::{Code, Failure, Result};
+use crate::error::{Code, Result};
 use crate::units::Bytes;
 
 /// The entry that is the file system.

@@ -1,7 +1,7 @@
 //! What is known of a client's file before anything is decided.
 
 use super::Step;
-use crate::error::{Code, Failure, Result};
+use crate::error::{Code, Result};
 use crate::uapi;
 use crate::units::Bytes;
 use nix::errno::Errno;

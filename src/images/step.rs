@@ -27,12 +27,10 @@ named_enum! {
         ReadBack = 8 "read-back",
         /// Setting the read-ahead.
         ReadAhead = 9 "read-ahead",
-        /// Undoing, after a failure.
-        Undo = 10 "undo",
         /// Detaching.
-        Detach = 11 "detach",
+        Detach = 10 "detach",
         /// Listing.
-        List = 12 "list",
+        List = 11 "list",
     }
 }
 

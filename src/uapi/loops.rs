@@ -264,7 +264,7 @@ mod tests {
     /// The numbers are the header's, 'L' = 0x4c: nothing in them encodes a size.
     #[test]
     fn numbers_are_the_header_s() {
-        let numbers = [
+        let numbers: [(ioctl_num_type, ioctl_num_type); 5] = [
             (LOOP_CLR_FD, 0x4c01),
             (LOOP_GET_STATUS64, 0x4c05),
             (LOOP_CONFIGURE, 0x4c0a),
@@ -272,7 +272,7 @@ mod tests {
             (LOOP_CTL_GET_FREE, 0x4c82),
         ];
         for (number, want) in numbers {
-            assert_eq!(number as u64, want);
+            assert_eq!(number, want);
         }
     }
 }
