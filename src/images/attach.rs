@@ -26,6 +26,19 @@ const NODE_WAIT: Duration = Duration::from_secs(2);
 /// Items per thread below which another thread costs more than it saves.
 const ITEMS_PER_THREAD: usize = 4;
 
+/// Refuses more items than one call takes.
+///
+/// # Errors
+/// `INVALID_REQUEST` above [`MAX_ITEMS`].
+pub fn check_count(count: usize) -> Result<()> {
+    if count <= MAX_ITEMS {
+        return Ok(());
+    }
+    let text = format!("{count} items in one call");
+    let remedy = "split the call: at most 32 items each";
+    Err(Step::Plan.fail(Code::InvalidRequest, text).remedy(remedy))
+}
+
 /// One file to attach.
 pub struct AttachItem {
     /// The client's file.
@@ -58,11 +71,7 @@ impl Images {
     /// # Errors
     /// `INVALID_REQUEST` for more than [`MAX_ITEMS`] items.
     pub fn attach_all(&self, items: &[AttachItem]) -> Result<Vec<Result<Attached>>> {
-        if items.len() > MAX_ITEMS {
-            let text = format!("{} items in one call", items.len());
-            let remedy = "split the call: at most 32 items each";
-            return Err(Step::Plan.fail(Code::InvalidRequest, text).remedy(remedy));
-        }
+        check_count(items.len())?;
         self.pool.reclaim(&*self.loops, items.len());
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = cores.min(items.len() / ITEMS_PER_THREAD).max(1);

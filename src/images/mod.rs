@@ -16,7 +16,7 @@ pub mod source;
 mod step;
 mod zip;
 
-pub use attach::{AttachItem, Attached, MAX_ITEMS};
+pub use attach::{check_count, AttachItem, Attached, MAX_ITEMS};
 pub use list::{Detached, ImageDevice, Listing};
 pub use plan::{AttachPlan, AttachRequest, Start};
 pub use pool::Numbers;

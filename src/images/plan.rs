@@ -124,13 +124,6 @@ pub fn plan(
     let block_size = check_block_size(request.block_size.unwrap_or(DEFAULT_BLOCK_SIZE))?;
     let read_ahead = request.read_ahead.map(check_read_ahead).transpose()?;
     let mut warnings = Vec::new();
-    let direct_io = match facts.backing {
-        Backing::NoDirectIo(fs) if request.direct_io => {
-            warnings.push(format!("no direct I/O: the file lies on {fs}"));
-            false
-        }
-        _ => request.direct_io,
-    };
     let window = match (request.start, payload) {
         (Start::At(offset), _) => file_window(request, facts, offset, block_size, &mut warnings)?,
         (Start::Payload, Some(payload)) => payload_window(request, facts, payload, block_size)?,
@@ -139,14 +132,7 @@ pub fn plan(
             return Err(refuse(Code::InvalidRequest, text, ""));
         }
     };
-    if request.direct_io && window.offset.0 % DIRECT_ALIGNMENT != 0 {
-        let text = format!(
-            "direct I/O needs an offset on a multiple of {DIRECT_ALIGNMENT}, not {}",
-            window.offset.0
-        );
-        let remedy = "ask without direct I/O, or move the window";
-        return Err(refuse(Code::OutOfRange, text, remedy));
-    }
+    let direct_io = request.direct_io && direct_io_works(facts, window, &mut warnings);
     Ok(AttachPlan {
         setup: Setup {
             block_size,
@@ -167,6 +153,21 @@ pub fn plan(
         reason: "loop device by LOOP_CONFIGURE: everything set in one call, no queue freeze",
         warnings,
     })
+}
+
+/// Whether to ask for direct I/O. The kernel drops the flag where it sees that it cannot be; where
+/// it does not see it, reads fail later.
+fn direct_io_works(facts: &FileFacts, window: Window, warnings: &mut Vec<String>) -> bool {
+    let why = match facts.backing {
+        Backing::NoDirectIo(fs) => format!("the file lies on {fs}"),
+        Backing::Ordinary if window.offset.0 % DIRECT_ALIGNMENT != 0 => format!(
+            "the offset {} is not a multiple of {DIRECT_ALIGNMENT}",
+            window.offset.0
+        ),
+        Backing::Ordinary => return true,
+    };
+    warnings.push(format!("no direct I/O: {why}"));
+    false
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -1,15 +1,20 @@
 //! `IImageDevices`: authorise, convert, call the use case, map errors.
 
+use crate::aidl;
 use crate::aidl::ActivateRequest::ActivateRequest;
 use crate::aidl::ActivateResult::ActivateResult;
 use crate::aidl::AttachRequest::AttachRequest;
 use crate::aidl::AttachResult::AttachResult;
 use crate::aidl::IImageDevices::IImageDevices;
 use crate::aidl::ImageDevice::ImageDevice;
-use crate::images::Images;
+use crate::error::{Code, Failure, Result as UseCaseResult};
+use crate::images::{self, AttachItem, Attached, Detached, Images, Start, MAX_ITEMS};
 use crate::service::access::Gate;
-use crate::service::error::unsupported;
-use crate::service::ipc::{BinderResult, Interface};
+use crate::service::error::{answer, unsupported};
+use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode};
+use crate::units::Bytes;
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The service.
@@ -23,15 +28,80 @@ impl ImageService {
     pub fn new(gate: Gate, images: Arc<Images>) -> ImageService {
         ImageService { gate, images }
     }
+
+    fn attach_all(&self, requests: &[AttachRequest]) -> UseCaseResult<Vec<AttachResult>> {
+        // Before any descriptor is copied.
+        images::check_count(requests.len())?;
+        let mut results: Vec<Option<AttachResult>> = requests.iter().map(|_| None).collect();
+        let (mut items, mut places) = (Vec::with_capacity(MAX_ITEMS), Vec::new());
+        for (place, request) in requests.iter().enumerate() {
+            match item(request) {
+                Ok(item) => {
+                    items.push(item);
+                    places.push(place);
+                }
+                Err(failure) => results[place] = Some(failed(&request.name, &failure)),
+            }
+        }
+        for (place, result) in places.into_iter().zip(self.images.attach_all(&items)?) {
+            results[place] = Some(match result {
+                Ok(attached) => done(attached),
+                Err(failure) => failed(&requests[place].name, &failure),
+            });
+        }
+        Ok(results.into_iter().flatten().collect())
+    }
+
+    fn detach_number(&self, number: i32) -> UseCaseResult<()> {
+        let number = u32::try_from(number)
+            .map_err(|_| invalid(format!("loopNumber is negative ({number})")))?;
+        match self.images.detach(number)? {
+            Detached::Now => Ok(()),
+            Detached::Deferred => {
+                let text = format!("loop{number} is open elsewhere: it goes with its last opener");
+                Err(Failure::new(Code::InUse, "detach", text)
+                    .remedy("unmount it or drop its leases; nothing more is needed then"))
+            }
+        }
+    }
+
+    fn list_all(&self) -> UseCaseResult<Vec<ImageDevice>> {
+        let listing = self.images.list(true)?;
+        for line in &listing.skipped {
+            log::warn!("list: skipped {line}");
+        }
+        Ok(listing.devices.iter().map(device).collect())
+    }
 }
 
-impl Interface for ImageService {}
+impl Interface for ImageService {
+    fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
+        let text = match self.images.list(false) {
+            Ok(listing) => {
+                let lines = listing.devices.iter().map(|d| {
+                    let (node, file) = (d.node.display(), &d.backing_file);
+                    format!("{node}: {} of {file}+{}, {}\n", d.name, d.offset.0, d.size)
+                });
+                lines
+                    .chain(
+                        listing
+                            .skipped
+                            .iter()
+                            .map(|line| format!("skipped {line}\n")),
+                    )
+                    .collect()
+            }
+            Err(failure) => format!("{failure}\n"),
+        };
+        ipc::write_dump(writer, &text);
+        Ok(())
+    }
+}
 
 impl IImageDevices for ImageService {
-    fn attachAll(&self, _requests: &[AttachRequest]) -> BinderResult<Vec<AttachResult>> {
+    fn attachAll(&self, requests: &[AttachRequest]) -> BinderResult<Vec<AttachResult>> {
         self.gate.check("attachAll")?;
-        let _ = &self.images;
-        unsupported("attachAll")
+        answer("attachAll", self.attach_all(requests))
     }
 
     fn activateAll(&self, _requests: &[ActivateRequest]) -> BinderResult<Vec<ActivateResult>> {
@@ -39,9 +109,9 @@ impl IImageDevices for ImageService {
         unsupported("activateAll")
     }
 
-    fn detach(&self, _number: i32) -> BinderResult<()> {
+    fn detach(&self, number: i32) -> BinderResult<()> {
         self.gate.check("detach")?;
-        unsupported("detach")
+        answer("detach", self.detach_number(number))
     }
 
     fn deactivate(&self, _name: &str) -> BinderResult<()> {
@@ -51,6 +121,109 @@ impl IImageDevices for ImageService {
 
     fn list(&self) -> BinderResult<Vec<ImageDevice>> {
         self.gate.check("list")?;
-        unsupported("list")
+        answer("list", self.list_all())
+    }
+}
+
+fn invalid(message: String) -> Failure {
+    Failure::new(Code::InvalidRequest, "request", message)
+        .remedy("see the documentation of IImageDevices for what each field may be")
+}
+
+/// A request as the use case wants it, with a descriptor of its own.
+fn item(request: &AttachRequest) -> UseCaseResult<AttachItem> {
+    let Some(file) = &request.file else {
+        return Err(invalid("there is no file".to_owned()));
+    };
+    let or_default = |field: &str, value: i64| match value {
+        -1 => Ok(None),
+        _ => u64::try_from(value)
+            .map(|value| Some(Bytes(value)))
+            .map_err(|_| invalid(format!("{field} is negative ({value})"))),
+    };
+    let block_size = match request.blockSizeBytes {
+        0 => None,
+        size => Some(
+            u32::try_from(size)
+                .map_err(|_| invalid(format!("blockSizeBytes is negative ({size})")))?,
+        ),
+    };
+    let converted = images::AttachRequest {
+        name: request.name.clone(),
+        start: or_default("offsetBytes", request.offsetBytes)?.map_or(Start::Payload, Start::At),
+        length: or_default("lengthBytes", request.lengthBytes)?,
+        block_size,
+        read_ahead: or_default("readAheadBytes", request.readAheadBytes)?,
+        read_only: request.readOnly,
+        direct_io: request.directIo,
+        autoclear: request.autoclear,
+    };
+    let file = ipc::dup(file).map_err(|error| {
+        let failure = Failure::new(Code::DeviceError, "request", "cannot keep the descriptor")
+            .remedy("too many files are open: fewer items a call");
+        match error.raw_os_error() {
+            Some(errno) => failure.errno(nix::errno::Errno::from_raw(errno)),
+            None => failure,
+        }
+    })?;
+    Ok(AttachItem {
+        file: File::from(file),
+        request: converted,
+    })
+}
+
+fn long(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn path(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn done(attached: Attached) -> AttachResult {
+    AttachResult {
+        error: aidl::ErrorCode::ErrorCode::OK,
+        message: None,
+        device: Some(ipc::parcel_fd(attached.device)),
+        node: path(&attached.node),
+        loopNumber: attached.number as i32,
+        reason: attached.plan.reason.to_owned(),
+        warnings: attached.warnings,
+        steps: attached
+            .steps
+            .0
+            .iter()
+            .map(|(step, time)| aidl::StepTime::StepTime {
+                step: step.name().to_owned(),
+                micros: long(time.as_micros() as u64),
+            })
+            .collect(),
+    }
+}
+
+/// The result of an item that failed; logged here, once.
+fn failed(name: &str, failure: &Failure) -> AttachResult {
+    log::warn!("attachAll: {name:?}: {}: {failure}", failure.code);
+    AttachResult {
+        error: aidl::ErrorCode::ErrorCode(failure.code as i32),
+        message: Some(failure.to_wire()),
+        loopNumber: -1,
+        ..AttachResult::default()
+    }
+}
+
+fn device(device: &images::ImageDevice) -> ImageDevice {
+    ImageDevice {
+        name: device.name.clone(),
+        node: path(&device.node),
+        loopNumber: device.number as i32,
+        backingFile: device.backing_file.clone(),
+        offsetBytes: long(device.offset.0),
+        sizeBytes: long(device.size.0),
+        blockSizeBytes: device.block_size as i32,
+        readOnly: device.read_only,
+        directIo: device.direct_io,
+        autoclear: device.autoclear,
+        ours: device.ours,
     }
 }

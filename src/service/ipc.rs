@@ -39,8 +39,8 @@ mod soong_backend {
 
     pub use binder::Result as BinderResult;
     pub use binder::{
-        BinderFeatures, ExceptionCode, Interface, ParcelFileDescriptor, SpIBinder, Status,
-        StatusCode, Strong,
+        BinderFeatures, ExceptionCode, FromIBinder, Interface, ParcelFileDescriptor, SpIBinder,
+        Status, StatusCode, Strong,
     };
 
     /// One argument of `Interface::dump`.
@@ -148,7 +148,7 @@ mod rsbinder_backend {
     use std::path::Path;
 
     pub use rsbinder::{
-        BinderFeatures, BinderResult, ExceptionCode, Interface, ParcelFileDescriptor,
+        BinderFeatures, BinderResult, ExceptionCode, FromIBinder, Interface, ParcelFileDescriptor,
         SIBinder as SpIBinder, Status, StatusCode, Strong,
     };
 

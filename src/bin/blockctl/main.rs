@@ -1,2 +1,79 @@
-//! blockctl
-fn main() {}
+//! blockctl, the client: reads the command line, calls one interface, prints.
+
+mod args;
+mod card;
+mod image;
+mod json;
+mod output;
+mod progress;
+mod reset;
+
+use args::{Cli, Noun};
+use blockd::client::{Client, Place};
+use blockd::device::Host;
+use blockd::error::{Code, Failure};
+use blockd::images::Images;
+use blockd::service::serve::Machine;
+use clap::error::ErrorKind;
+use clap::Parser;
+use output::Output;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let asked = matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            );
+            // Nothing can be said where the terminal is gone.
+            let _ = error.print();
+            return if asked {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            };
+        }
+    };
+    blockd::logger::init(match (cli.quiet, cli.verbose) {
+        // In this process the service's log would only say the failure twice.
+        (_, 0) if cli.connect == Place::Local => log::LevelFilter::Off,
+        (true, _) => log::LevelFilter::Error,
+        (_, 0) => log::LevelFilter::Warn,
+        (_, 1) => log::LevelFilter::Info,
+        _ => log::LevelFilter::Debug,
+    });
+    let output = Output::new(cli.json, cli.quiet);
+    match run(&cli, &output) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure);
+            exit_code(failure.code)
+        }
+    }
+}
+
+fn exit_code(code: Code) -> ExitCode {
+    match code {
+        Code::Unsupported | Code::NotEmmc | Code::AssuranceUnreachable => ExitCode::from(2),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
+    let connect = || {
+        Client::connect(&cli.connect, Duration::from_secs(cli.wait), || Machine {
+            storage: Arc::new(Host::new()),
+            images: Arc::new(Images::new()),
+        })
+    };
+    match &cli.noun {
+        Noun::Reset(verb) => reset::run(cli, verb, connect, output),
+        Noun::Image(verb) => image::run(verb, connect, output),
+        Noun::Card(args::Card::Info { disk }) => card::info(disk.as_deref(), connect, output),
+        Noun::Doctor => card::doctor(connect, output),
+    }
+}

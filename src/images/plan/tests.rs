@@ -104,7 +104,7 @@ fn what_the_kernel_would_misunderstand_is_refused() {
         change(&mut request);
         request
     };
-    let table: [(&str, AttachRequest, Code); 19] = [
+    let table: [(&str, AttachRequest, Code); 18] = [
         (
             "block size 0",
             ask(|r| r.block_size = Some(0)),
@@ -158,14 +158,6 @@ fn what_the_kernel_would_misunderstand_is_refused() {
             AttachRequest {
                 length: Some(Bytes(3 * MIB)),
                 ..apex()
-            },
-            Code::OutOfRange,
-        ),
-        (
-            "direct I/O from 512",
-            AttachRequest {
-                direct_io: true,
-                ..at(512)
             },
             Code::OutOfRange,
         ),
@@ -292,14 +284,24 @@ fn a_ragged_end_is_left_out_with_a_word() {
 }
 
 #[test]
-fn a_file_system_without_direct_io_is_read_through_the_page_cache() {
-    let facts = FileFacts {
-        backing: Backing::NoDirectIo("overlayfs"),
-        ..facts()
+fn direct_io_is_asked_for_only_where_it_works() {
+    let direct = |offset| AttachRequest {
+        direct_io: true,
+        ..at(offset)
     };
-    let plan = plan(&apex(), &facts, payload()).unwrap();
-    assert!(!plan.setup.direct_io);
-    assert_eq!(plan.warnings, ["no direct I/O: the file lies on overlayfs"]);
+    let overlay = Backing::NoDirectIo("overlayfs");
+    let table = [
+        (direct(4096), Backing::Ordinary, true, 0),
+        (direct(512), Backing::Ordinary, false, 1),
+        (direct(4096), overlay, false, 1),
+        (at(512), overlay, false, 0),
+    ];
+    for (request, backing, want, warnings) in table {
+        let facts = FileFacts { backing, ..facts() };
+        let plan = plan(&request, &facts, None).unwrap();
+        assert_eq!(plan.setup.direct_io, want, "{request:?} {backing:?}");
+        assert_eq!(plan.warnings.len(), warnings, "{request:?} {backing:?}");
+    }
 }
 
 #[test]

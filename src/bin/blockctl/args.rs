@@ -1,0 +1,219 @@
+//! The grammar of the command line.
+
+use blockd::client::Place;
+use blockd::reset::request::{Assurance, Marker, Method, Verify};
+use blockd::units::{parse_size, Bytes};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit status: 0 done, 1 failed or wrong usage, 2 not supported by this device.
+Sizes: bytes, or with K, M, G, T (KiB …, powers of 1024) or KB, MB, GB, TB (powers of 1000).";
+
+/// Block device jobs: factory reset, images, diagnostics.
+#[derive(Debug, Parser)]
+#[command(name = "blockctl", version = blockd::VERSION, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// Where the service is: binder, unix:PATH, or local (the same code in this process)
+    #[arg(long, global = true, default_value = "binder", value_name = "PLACE")]
+    pub connect: Place,
+    /// Seconds to wait for the service to be there
+    #[arg(long, global = true, default_value_t = 0, value_name = "SECONDS")]
+    pub wait: u64,
+    /// Print one line of JSON on stdout, errors too
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// How progress is shown on stderr; auto = a bar on a terminal, nothing elsewhere
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    pub progress: Progress,
+    /// Say less
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    /// What to work on.
+    #[command(subcommand)]
+    pub noun: Noun,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Progress {
+    /// A bar on a terminal, nothing elsewhere.
+    Auto,
+    /// A bar.
+    Bar,
+    /// JSON lines.
+    Json,
+    /// Nothing.
+    None,
+}
+
+/// What to work on.
+#[derive(Debug, Subcommand)]
+pub enum Noun {
+    /// Erase partitions so that nothing comes back
+    #[command(subcommand)]
+    Reset(Reset),
+    /// Block devices of APEX payloads and other images
+    #[command(subcommand)]
+    Image(Image),
+    /// What is known of an eMMC
+    #[command(subcommand)]
+    Card(Card),
+    /// What this kernel, card and build allow
+    #[command(
+        after_help = "Examples:\n  blockctl doctor\n  blockctl --connect local --json doctor"
+    )]
+    Doctor,
+}
+
+/// Verbs of `reset`.
+#[derive(Debug, Subcommand)]
+pub enum Reset {
+    /// Show what `run` would do; touches nothing
+    #[command(
+        after_help = "Examples:\n  blockctl reset plan userdata\n  blockctl reset plan --marker none userdata metadata"
+    )]
+    Plan(ResetArguments),
+    /// Erase, verify and report
+    #[command(
+        after_help = "Examples:\n  blockctl reset run --marker none userdata\n  blockctl --json reset run --yes --marker none userdata\n  blockctl reset run --dry-run --marker none userdata"
+    )]
+    Run {
+        /// The same as for `plan`.
+        #[command(flatten)]
+        arguments: ResetArguments,
+        /// Show the plan and stop
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Show where the current or last reset stands
+    Status,
+    /// Stop a running reset between two commands
+    Cancel,
+    /// Show the report of the last reset that succeeded
+    Report,
+    /// Remove the restart marker after formatting
+    Finish {
+        /// Token of the report
+        token: String,
+    },
+}
+
+/// What to erase, and how.
+#[derive(Args, Debug)]
+pub struct ResetArguments {
+    /// Kernel name of the disk, e.g. mmcblk0 (default: where the partitions are)
+    #[arg(long, value_name = "DISK")]
+    pub disk: Option<String>,
+    /// First byte inside the partition, a multiple of 512
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    pub offset: Bytes,
+    /// Bytes to erase, a multiple of 512 (default: to the end)
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+    pub length: Option<Bytes>,
+    /// auto, secure-erase, secure-trim, erase, trim, overwrite
+    #[arg(short, long, value_parser = method, default_value = "auto")]
+    pub method: Method,
+    /// purge or clear: below it nothing is touched
+    #[arg(long, value_parser = assurance, default_value = "none", value_name = "LEVEL")]
+    pub min_assurance: Assurance,
+    /// Largest range of one command; 0 = no limit
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    pub max_chunk: Bytes,
+    /// samples or full
+    #[arg(long, value_parser = verify, default_value = "samples")]
+    pub verify: Verify,
+    /// Where the restart marker lies: misc, a file, or none
+    #[arg(long, default_value = "misc", value_name = "misc|FILE|none")]
+    pub marker: String,
+    /// GPT names, e.g. userdata
+    #[arg(required = true, value_name = "NAME")]
+    pub partitions: Vec<String>,
+}
+
+impl ResetArguments {
+    /// The marker that was asked for; anything but the two words is a file.
+    pub fn marker(&self) -> Marker {
+        Marker::from_name(&self.marker)
+            .filter(|marker| *marker != Marker::File)
+            .unwrap_or(Marker::File)
+    }
+}
+
+macro_rules! by_name {
+    ($function:ident, $type:ty) => {
+        fn $function(text: &str) -> Result<$type, String> {
+            <$type>::from_name(text).ok_or_else(|| {
+                let names: Vec<&str> = <$type>::ALL.iter().map(|v| v.name()).collect();
+                format!("use one of {}", names.join(", "))
+            })
+        }
+    };
+}
+
+by_name!(method, Method);
+by_name!(assurance, Assurance);
+by_name!(verify, Verify);
+
+/// Verbs of `image`.
+#[derive(Debug, Subcommand)]
+pub enum Image {
+    /// Attach files to loop devices, block size set before the file is bound; print the nodes
+    #[command(
+        after_help = "Examples:\n  blockctl image attach foo.apex bar.apex\n  blockctl image attach --offset 4096 --block-size 4096 disk.img\n  blockctl image attach --hold foo.apex   (until it is interrupted)"
+    )]
+    Attach {
+        /// Logical block size in bytes: 512, 1024, 2048 or 4096
+        #[arg(short, long, default_value_t = 4096, value_name = "N")]
+        block_size: u32,
+        /// First byte of the window (default: the payload of the APEX)
+        #[arg(short, long, value_name = "SIZE", value_parser = parse_size)]
+        offset: Option<Bytes>,
+        /// Bytes of the window (default: to its end)
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        sizelimit: Option<Bytes>,
+        /// Read-ahead (default: the kernel's)
+        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        read_ahead: Option<Bytes>,
+        /// Allow writes; needs an offset
+        #[arg(long)]
+        read_write: bool,
+        /// Let the devices go when this command ends; it ends with end of input or a signal
+        #[arg(long)]
+        hold: bool,
+        /// Files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Detach devices that blockd has made
+    Detach {
+        /// Nodes, e.g. /dev/block/loop7, loop7 or 7
+        #[arg(required = true, value_name = "NODE")]
+        nodes: Vec<String>,
+    },
+    /// List the devices that blockd has made
+    List {
+        /// Those of others too
+        #[arg(short, long)]
+        all: bool,
+    },
+}
+
+/// Verbs of `card`.
+#[derive(Debug, Subcommand)]
+pub enum Card {
+    /// Show the facts that a reset is planned with
+    #[command(
+        after_help = "Examples:\n  blockctl card info\n  blockctl --connect local card info mmcblk0"
+    )]
+    Info {
+        /// Kernel name (default: the only eMMC)
+        disk: Option<String>,
+    },
+}

@@ -1,0 +1,282 @@
+//! `blockctl reset`.
+
+use crate::args::{Cli, Reset, ResetArguments};
+use crate::output::Output;
+use crate::{json, progress};
+use blockd::aidl;
+use blockd::client::Client;
+use blockd::error::{Code, Failure, Result};
+use blockd::reset::board::State;
+use blockd::reset::request::{Assurance, Logical, Marker, Method, Physical};
+use blockd::service::error::failure;
+use serde_json::{json, Value};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+
+/// Runs one verb.
+pub fn run(
+    cli: &Cli,
+    verb: &Reset,
+    connect: impl FnOnce() -> Result<Client>,
+    output: &Output,
+) -> Result<()> {
+    if let Reset::Run {
+        dry_run: false,
+        yes: false,
+        ..
+    } = verb
+    {
+        if !std::io::stdin().is_terminal() {
+            return Err(Failure::new(
+                Code::InvalidRequest,
+                "confirm",
+                "a reset destroys data and nobody is there to be asked",
+            )
+            .remedy("say --yes, or --dry-run to see the plan"));
+        }
+    }
+    let client = connect()?;
+    let reset = client.reset()?;
+    match verb {
+        Reset::Plan(arguments) => show_plan(&*reset, arguments, output),
+        Reset::Run {
+            arguments, dry_run, ..
+        } if *dry_run => show_plan(&*reset, arguments, output),
+        Reset::Run { arguments, yes, .. } => {
+            let request = request(arguments)?;
+            if !yes {
+                let plan = reset.plan(&request).map_err(|s| failure(&s))?;
+                confirm(&plan)?;
+            }
+            let shown = progress::receiver(cli.progress, cli.quiet);
+            let report = reset.run(&request, shown.as_ref().map(|(receiver, _)| receiver));
+            drop(shown);
+            let report = report.map_err(|s| failure(&s))?;
+            output.result(|| json::report(&report), || report_text(&report));
+            Ok(())
+        }
+        Reset::Status => {
+            let status = reset.status().map_err(|s| failure(&s))?;
+            output.data(|| json::status(&status), || status_text(&status));
+            Ok(())
+        }
+        Reset::Cancel => {
+            reset.cancel().map_err(|s| failure(&s))?;
+            output.result(
+                || json!({"asked": true}),
+                || "asked; `blockctl reset status` shows when it has stopped\n".to_owned(),
+            );
+            Ok(())
+        }
+        Reset::Report => {
+            let report = reset.lastReport().map_err(|s| failure(&s))?;
+            output.data(
+                || report.as_ref().map_or(Value::Null, json::report),
+                || {
+                    report.as_ref().map_or_else(
+                        || "no reset has succeeded since the service started\n".to_owned(),
+                        report_text,
+                    )
+                },
+            );
+            Ok(())
+        }
+        Reset::Finish { token } => reset.finish(token).map_err(|s| failure(&s)),
+    }
+}
+
+fn show_plan(
+    reset: &dyn aidl::IFactoryReset::IFactoryReset,
+    arguments: &ResetArguments,
+    output: &Output,
+) -> Result<()> {
+    let plan = reset.plan(&request(arguments)?).map_err(|s| failure(&s))?;
+    output.data(|| json::plan(&plan), || plan_text(&plan));
+    Ok(())
+}
+
+fn request(arguments: &ResetArguments) -> Result<aidl::ResetRequest::ResetRequest> {
+    let long = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let marker = arguments.marker();
+    let marker_file = match marker {
+        Marker::File => Some(open_marker(&arguments.marker)?),
+        Marker::Misc | Marker::None => None,
+    };
+    Ok(aidl::ResetRequest::ResetRequest {
+        disk: arguments.disk.clone(),
+        partitions: arguments.partitions.clone(),
+        offsetBytes: long(arguments.offset.0),
+        lengthBytes: arguments.length.map_or(-1, |length| long(length.0)),
+        method: aidl::Method::Method(arguments.method as i32),
+        minAssurance: aidl::Assurance::Assurance(arguments.min_assurance as i32),
+        maxChunkBytes: long(arguments.max_chunk.0),
+        verify: aidl::Verify::Verify(arguments.verify as i32),
+        marker: aidl::Marker::Marker(marker as i32),
+        markerFile: marker_file,
+    })
+}
+
+fn open_marker(path: &str) -> Result<blockd::service::ipc::ParcelFileDescriptor> {
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .map_err(|e| {
+            let mut failure = Failure::new(
+                Code::InvalidRequest,
+                "marker",
+                format!("cannot open the marker file {path}"),
+            );
+            failure.errno = e.raw_os_error().map(nix::errno::Errno::from_raw);
+            failure.remedy("say --marker misc, --marker none, or the path of a file that exists")
+        })?;
+    Ok(blockd::service::ipc::parcel_fd(file.into()))
+}
+
+/// Asks on the terminal.
+fn confirm(plan: &aidl::ResetPlan::ResetPlan) -> Result<()> {
+    let names: Vec<&str> = plan.targets.iter().map(|t| t.partition.as_str()).collect();
+    let names = names.join(" ");
+    eprint!(
+        "{}\nEverything on {names} will be gone. Type the name(s) to go on: ",
+        plan_text(plan)
+    );
+    let _ = std::io::stderr().flush();
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    if read.is_ok() && line.trim() == names {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Code::Cancelled,
+        "confirm",
+        "not confirmed; nothing was touched",
+    ))
+}
+
+fn bytes(number: i64) -> String {
+    let number = u64::try_from(number).unwrap_or(0);
+    let exact = blockd::units::Bytes(number).to_string();
+    if exact.ends_with(" B") {
+        format!("{number} bytes")
+    } else {
+        format!("{exact} ({number} bytes)")
+    }
+}
+
+fn plan_text(plan: &aidl::ResetPlan::ResetPlan) -> String {
+    let mut text = format!(
+        "Reset of {} on {} ({})\n",
+        plan.targets
+            .iter()
+            .map(|t| t.partition.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+        plan.disk,
+        plan.cardName
+    );
+    let _ = writeln!(
+        text,
+        "  method      {}\n  worth       {} if it verifies (card: {})\n  group       {}\n  marker      {}",
+        Method::from_number(plan.method.0).map_or("?", |m| m.name()),
+        Assurance::from_number(plan.assurance.0).map_or("?", |a| a.name()),
+        Physical::from_number(plan.physical.0).map_or("?", |p| p.name()),
+        bytes(plan.eraseGroupBytes),
+        Marker::from_number(plan.marker.0).map_or("?", |m| m.name()),
+    );
+    for target in &plan.targets {
+        let _ = writeln!(
+            text,
+            "  {:<11} {}, {} at byte {}",
+            target.partition,
+            target.node,
+            bytes(target.lengthBytes),
+            target.startBytes
+        );
+        let _ = writeln!(
+            text,
+            "              erased by commands {} in {} groups, overwritten {} + {}",
+            bytes(target.middleBytes),
+            target.eraseGroups,
+            bytes(target.headBytes),
+            bytes(target.tailBytes)
+        );
+    }
+    text.push_str("Steps\n");
+    for (number, step) in plan.steps.iter().enumerate() {
+        let _ = writeln!(text, "  {:>2}. {step}", number + 1);
+    }
+    text.push_str("Know that\n");
+    for note in &plan.notes {
+        let _ = writeln!(text, "  - {note}");
+    }
+    text
+}
+
+fn report_text(report: &aidl::ResetReport::ResetReport) -> String {
+    let mut text = String::new();
+    for target in &report.targets {
+        let commands = target.commands.iter().filter(|c| c.index == 38).count();
+        let _ = writeln!(
+            text,
+            "{}: erased {} by {commands} erase command{} in {:.3} s, overwrote {} at the edges",
+            target.partition,
+            bytes(target.erasedBytes),
+            if commands == 1 { "" } else { "s" },
+            target.eraseMicros as f64 / 1e6,
+            bytes(target.edgeBytes)
+        );
+        let _ = writeln!(
+            text,
+            "  read back: {} of {} canaries left, {} of {} samples wrong, {} of {} neighbouring \
+             sectors changed",
+            target.canariesFound,
+            target.canaries,
+            target.samplesWrong,
+            target.samples,
+            target.neighboursChanged,
+            target.neighbours
+        );
+        let _ = writeln!(
+            text,
+            "  a card that skips 1 group in 100 is found with a probability of {:.1} %",
+            target.detectionProbability * 100.0
+        );
+    }
+    let _ = writeln!(
+        text,
+        "logical: {}, physical: {}, worth: {}",
+        Logical::from_number(report.logical.0).map_or("?", |l| l.name()),
+        Physical::from_number(report.physical.0).map_or("?", |p| p.name()),
+        Assurance::from_number(report.assurance.0).map_or("?", |a| a.name())
+    );
+    for warning in &report.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    let _ = writeln!(
+        text,
+        "Erased in {:.1} s; the partition{} must be formatted now. Run {}",
+        report.elapsedMillis as f64 / 1000.0,
+        if report.targets.len() == 1 { "" } else { "s" },
+        report.token
+    );
+    text
+}
+
+fn status_text(status: &aidl::ResetStatus::ResetStatus) -> String {
+    let state = State::from_number(status.state.0).map_or("?", |s| s.name());
+    let mut text = state.to_owned();
+    if !status.step.is_empty() {
+        let _ = write!(
+            text,
+            ", step {}, {:.1} s",
+            status.step,
+            status.elapsedMillis as f64 / 1000.0
+        );
+    }
+    if !status.message.is_empty() {
+        let _ = write!(text, ": {}", status.message);
+    }
+    text.push('\n');
+    text
+}
