@@ -285,16 +285,18 @@ fn a_ragged_end_is_left_out_with_a_word() {
 
 #[test]
 fn direct_io_is_asked_for_only_where_it_works() {
-    let direct = |offset| AttachRequest {
-        direct_io: true,
+    let ask = |offset, direct_io| AttachRequest {
+        direct_io,
+        // Or the end would be ragged, which is another warning.
+        block_size: Some(512),
         ..at(offset)
     };
     let overlay = Backing::NoDirectIo("overlayfs");
     let table = [
-        (direct(4096), Backing::Ordinary, true, 0),
-        (direct(512), Backing::Ordinary, false, 1),
-        (direct(4096), overlay, false, 1),
-        (at(512), overlay, false, 0),
+        (ask(4096, true), Backing::Ordinary, true, 0),
+        (ask(512, true), Backing::Ordinary, false, 1),
+        (ask(4096, true), overlay, false, 1),
+        (ask(512, false), overlay, false, 0),
     ];
     for (request, backing, want, warnings) in table {
         let facts = FileFacts { backing, ..facts() };
