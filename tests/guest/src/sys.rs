@@ -201,6 +201,7 @@ const LOOP_SET_FD: libc::c_ulong = 0x4c00;
 const LOOP_CLR_FD: libc::c_ulong = 0x4c01;
 const LOOP_SET_STATUS64: libc::c_ulong = 0x4c04;
 const LOOP_SET_BLOCK_SIZE: libc::c_ulong = 0x4c09;
+const LOOP_CTL_REMOVE: libc::c_ulong = 0x4c81;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4c82;
 /// _IO(0x12, 125) (linux/fs.h)
 const BLKSECDISCARD: libc::c_ulong = 0x127d;
@@ -233,6 +234,17 @@ pub fn loop_get_free(control: &File) -> io::Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument.
     let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
     Ok(Errno::result(number)? as u32)
+}
+
+/// Removes an idle loop device (LOOP_CTL_REMOVE).
+///
+/// # Errors
+/// What the ioctl answered.
+pub fn loop_remove(control: &File, number: u32) -> io::Result<()> {
+    let number = libc::c_ulong::from(number);
+    // SAFETY: LOOP_CTL_REMOVE takes an integer.
+    let result = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_REMOVE, number) };
+    Ok(Errno::result(result).map(drop)?)
 }
 
 /// Binds a file to a loop device (LOOP_SET_FD).

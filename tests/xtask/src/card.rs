@@ -65,14 +65,6 @@ pub const PARTITIONS: &[Partition] = &[
     },
 ];
 
-/// The partition of that name.
-pub fn partition(name: &str) -> Result<&'static Partition> {
-    PARTITIONS
-        .iter()
-        .find(|p| p.name == name)
-        .context("no such partition in the table")
-}
-
 /// A new card: the pattern everywhere, the table over it.
 pub fn new() -> Result<Card> {
     let mut config = Config::from(Fields {
@@ -174,7 +166,7 @@ mod tests {
         }
         assert!(before.changed_beside(&before, "userdata").is_empty());
         // One sector of a neighbour, and one of the table.
-        let frp = partition("frp").unwrap();
+        let frp = PARTITIONS.iter().find(|p| p.name == "frp").unwrap();
         card.store_mut().erase(frp.start..frp.start + 1).unwrap();
         card.store_mut().write(1, &[0; SECTOR]).unwrap();
         let after = Census::take(&card).unwrap();

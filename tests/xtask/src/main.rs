@@ -5,6 +5,7 @@ mod card;
 mod check_rc;
 mod demo;
 mod gpt;
+mod images;
 mod paths;
 mod process;
 mod vm;
@@ -33,6 +34,12 @@ struct Arguments {
 enum Task {
     /// Fetch what the guest needs (QEMU, a kernel, a service manager) into target/
     Setup,
+    /// Show what the product does: one-command secure erase, images without queue freezes
+    Demo {
+        /// Print one line of JSON at the end instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// Check init .rc files as AOSP's init would
     CheckRc {
         /// The files; those of rc/ if none is named
@@ -67,6 +74,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => vm::setup::all().map(drop),
+        Task::Demo { json } => demo::run(json),
         Task::CheckRc { files } => check_rc::run(&files),
         Task::Guest {
             scenario,

@@ -17,7 +17,7 @@ impl Machine {
     /// Sets a property; `ctl.start`, `ctl.stop`, `ctl.restart` control a service.
     pub fn set_property(&mut self, name: &str, value: &str) -> Result<()> {
         match name {
-            "ctl.start" => return self.with_service(value, Running::start),
+            "ctl.start" => return self.start(value),
             "ctl.stop" => return self.with_service(value, disable),
             "ctl.restart" => return self.with_service(value, Running::restart),
             _ => {}

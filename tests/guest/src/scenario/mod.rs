@@ -2,6 +2,7 @@
 //! ends with a summary.
 
 mod hello;
+mod images;
 mod port;
 mod reset;
 mod tool;
@@ -39,6 +40,7 @@ pub fn main(name: &str) -> ExitCode {
 fn run(name: &str, port: &mut Port) -> Result<()> {
     match name {
         "hello" => hello::run(port),
+        "images" => images::run(port),
         "reset" => reset::run(port),
         "kernel-erase" => reset::kernel(port),
         _ => bail!("unknown scenario"),

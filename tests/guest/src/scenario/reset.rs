@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use serde_json::{json, Value};
 
 use super::{tool, Port};
@@ -22,8 +22,13 @@ const TARGETS: &[&str] = &["userdata", "ragged"];
 const KERNEL_TARGET: &str = "userdata";
 
 pub(super) fn run(port: &mut Port) -> Result<()> {
-    let waited = tool::wait_for_service(&["reset", "status"])?;
-    port.send(&json!({"service_seconds": waited.as_secs_f64()}))?;
+    let answer = tool::call(&["reset", "status"])?;
+    ensure!(
+        answer.exit == 0,
+        "reset status: {} {}",
+        answer.output,
+        answer.messages
+    );
     for target in TARGETS {
         port.mark(&format!("begin {target}"))?;
         let counters = Counters::start()?;

@@ -1,16 +1,14 @@
 //! Running `blockctl` as a person would, over binder.
 
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use serde_json::{json, Value};
 
 const BLOCKCTL: &str = "/system/bin/blockctl";
-/// init starts the services before the scenario, so that this long a wait means a fault.
-const REGISTRATION: Duration = Duration::from_secs(20);
-const RETRY: Duration = Duration::from_millis(100);
+/// init starts the services before the scenario: a longer wait, seconds, means a fault.
+const REGISTRATION: &str = "20";
 
 /// What one call of the tool brought.
 #[derive(Debug)]
@@ -37,11 +35,11 @@ impl Answer {
     }
 }
 
-/// Runs `blockctl --connect binder --json WORD…`.
+/// Runs `blockctl --json WORD…`.
 pub(super) fn call<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Result<Answer> {
     let begin = Instant::now();
     let result = Command::new(BLOCKCTL)
-        .args(["--connect", "binder", "--json"])
+        .args(["--connect", "binder", "--wait", REGISTRATION, "--json"])
         .args(words)
         .stdin(Stdio::null())
         .output()
@@ -58,19 +56,4 @@ pub(super) fn call<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Result<Answer> {
         messages: String::from_utf8_lossy(&result.stderr).into_owned(),
         elapsed,
     })
-}
-
-/// Waits until a harmless call succeeds: the service is registered.
-pub(super) fn wait_for_service(words: &[&str]) -> Result<Duration> {
-    let begin = Instant::now();
-    loop {
-        let answer = call(words)?;
-        if answer.exit == 0 {
-            return Ok(begin.elapsed());
-        }
-        if begin.elapsed() > REGISTRATION {
-            bail!("no service: {} {}", answer.output, answer.messages.trim());
-        }
-        thread::sleep(RETRY);
-    }
 }

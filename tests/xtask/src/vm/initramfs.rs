@@ -57,9 +57,7 @@ impl Tree {
         let base = paths::root().join("tests/guest/rc").join(base);
         tree.file("system/etc/init/hw/init.rc", &base)?;
         let own_path = paths::root().join("rc").join(own);
-        if own_path.exists() {
-            tree.file(&format!("system/etc/init/{own}"), &own_path)?;
-        }
+        tree.file(&format!("system/etc/init/{own}"), &own_path)?;
         tree.modules(&equipment.kernel.modules, card)?;
         Ok(tree)
     }

@@ -1,0 +1,209 @@
+//! What the demonstration must find, and how it is told to a person.
+
+use serde_json::Value;
+
+use crate::card;
+
+/// A condition on one value.
+#[derive(Clone, Copy)]
+enum Target {
+    Is(u64),
+    IsBool(bool),
+    IsText(&'static str),
+    AtMost(f64),
+    AtLeast(f64),
+    /// Told, without a target.
+    Measured,
+}
+
+use Target::{AtLeast, AtMost, Is, IsBool, IsText, Measured};
+
+/// One row: where the value lies, what it must be, what it says to a person.
+type Row = (&'static str, Target, &'static str);
+
+/// 2048 groups in commands of 7 groups, which is what 6.12 makes of this card's registers.
+const KERNEL_COMMANDS: u64 = card::USERDATA_GROUPS.div_ceil(7);
+
+const ROWS: &[Row] = &[
+    (
+        "/reset/cmd38",
+        Is(1),
+        "erase commands (CMD38) that the card got for userdata",
+    ),
+    (
+        "/reset/multi_cmd_ioctls",
+        Is(1),
+        "MMC_IOC_MULTI_CMD calls that the kernel saw",
+    ),
+    (
+        "/reset/erased_bytes",
+        Is(card::USERDATA_GROUPS << 19),
+        "bytes erased by it",
+    ),
+    ("/reset/edge_bytes", Is(0), "bytes overwritten at its edges"),
+    (
+        "/reset/old_data_found",
+        IsBool(false),
+        "old data on the whole medium of userdata",
+    ),
+    (
+        "/reset/neighbours_intact",
+        IsBool(true),
+        "every other sector of the card as before",
+    ),
+    (
+        "/reset/logical",
+        IsText("verified"),
+        "read back by the service",
+    ),
+    (
+        "/reset/physical",
+        IsText("secure-erase"),
+        "claimed by the card",
+    ),
+    (
+        "/reset/modelled_seconds",
+        AtMost(1.5),
+        "seconds of the card's model in CMD38",
+    ),
+    ("/ragged/cmd38", Is(1), "erase commands for ragged"),
+    (
+        "/ragged/multi_cmd_ioctls",
+        Is(1),
+        "MMC_IOC_MULTI_CMD calls for ragged",
+    ),
+    (
+        "/ragged/edge_bytes",
+        AtLeast(1.0),
+        "bytes overwritten at its edges",
+    ),
+    (
+        "/ragged/old_data_found",
+        IsBool(false),
+        "old data on the whole medium of ragged",
+    ),
+    (
+        "/ragged/neighbours_intact",
+        IsBool(true),
+        "every other sector of the card as before",
+    ),
+    (
+        "/ragged/logical",
+        IsText("verified"),
+        "read back by the service",
+    ),
+    (
+        "/ragged/modelled_seconds",
+        AtMost(1.5),
+        "seconds of the card's model in CMD38",
+    ),
+    (
+        "/kernel_blksecdiscard/cmd38",
+        Is(KERNEL_COMMANDS),
+        "erase commands that the kernel's own BLKSECDISCARD needs for userdata",
+    ),
+    ("/images/attached", Is(40), "images attached in each round"),
+    (
+        "/images/verified",
+        Is(40),
+        "devices read whole, SHA-256 as on the host",
+    ),
+    (
+        "/images/queue_freezes",
+        Is(0),
+        "queue freezes in all rounds",
+    ),
+    (
+        "/images/milliseconds",
+        AtMost(25.0),
+        "ms for all, devices made ahead (median)",
+    ),
+    (
+        "/images/milliseconds_cold",
+        Measured,
+        "ms for all, no device made ahead",
+    ),
+    (
+        "/images/classic_milliseconds",
+        Measured,
+        "ms for the classic sequence of ioctls",
+    ),
+];
+
+impl Target {
+    fn holds(self, value: &Value) -> bool {
+        match self {
+            Is(wanted) => value.as_u64() == Some(wanted),
+            IsBool(wanted) => value.as_bool() == Some(wanted),
+            IsText(wanted) => value.as_str() == Some(wanted),
+            AtMost(most) => value.as_f64().is_some_and(|v| v <= most),
+            AtLeast(least) => value.as_f64().is_some_and(|v| v >= least),
+            Measured => value.is_number(),
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Is(wanted) => wanted.to_string(),
+            IsBool(wanted) => wanted.to_string(),
+            IsText(wanted) => wanted.to_owned(),
+            AtMost(most) => format!("at most {most}"),
+            AtLeast(least) => format!("at least {least}"),
+            Measured => "a number".to_owned(),
+        }
+    }
+}
+
+fn value<'a>(result: &'a Value, path: &str) -> &'a Value {
+    result.pointer(path).unwrap_or(&Value::Null)
+}
+
+/// The rows whose value is not as it must be.
+pub fn missed(result: &Value) -> Vec<String> {
+    ROWS.iter()
+        .filter(|(path, target, _)| !target.holds(value(result, path)))
+        .map(|(path, target, what)| {
+            format!(
+                "{path} is {}, not {} ({what})",
+                value(result, path),
+                target.text()
+            )
+        })
+        .collect()
+}
+
+/// One line for each value.
+pub fn text(result: &Value) -> String {
+    let line = |(path, target, what): &Row| {
+        let value = value(result, path);
+        let mark = if target.holds(value) {
+            "ok    "
+        } else {
+            "MISSED"
+        };
+        format!(
+            "{mark} {:>12}  {what}\n",
+            value.to_string().trim_matches('"')
+        )
+    };
+    ROWS.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_kernels_count_is_that_of_seven_groups() {
+        assert_eq!(KERNEL_COMMANDS, 293);
+    }
+
+    #[test]
+    fn every_row_can_be_missed() {
+        assert_eq!(missed(&json!({})).len(), ROWS.len());
+        let result = json!({"reset": {"cmd38": 2}});
+        assert!(missed(&result)[0].starts_with("/reset/cmd38 is 2, not 1"));
+        assert!(text(&result).starts_with("MISSED            2  erase commands"));
+    }
+}
