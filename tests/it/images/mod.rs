@@ -1,0 +1,83 @@
+//! Image devices on the real loop driver.
+//!
+//! Numbers from 1000 up, tags `blockd-test-<pid>-<case>`: nothing else on the machine is touched.
+
+mod attach;
+mod real;
+mod refuse;
+mod share;
+mod support;
+
+use anyhow::Result;
+
+/// A case: its name and what it does.
+pub type Case = (&'static str, fn() -> Result<()>);
+
+/// What needs root, loop-control and LOOP_CONFIGURE.
+pub const LOOP_CASES: &[Case] = &[
+    (
+        "forty_apexes_in_two_calls",
+        attach::forty_apexes_in_two_calls,
+    ),
+    ("a_window_of_any_file", attach::a_window_of_any_file),
+    (
+        "a_writable_device_writes_to_its_file",
+        attach::a_writable_device_writes_to_its_file,
+    ),
+    (
+        "a_block_device_backs_another",
+        attach::a_block_device_backs_another,
+    ),
+    (
+        "memory_is_read_without_direct_io",
+        attach::memory_is_read_without_direct_io,
+    ),
+    (
+        "the_lease_is_the_descriptor",
+        share::the_lease_is_the_descriptor,
+    ),
+    (
+        "a_device_in_use_goes_with_its_last_opener",
+        share::a_device_in_use_goes_with_its_last_opener,
+    ),
+    (
+        "somebody_else_s_device_survives",
+        share::somebody_else_s_device_survives,
+    ),
+    (
+        "four_processes_worth_of_pools_share_numbers",
+        share::four_pools_share_numbers,
+    ),
+    (
+        "existing_devices_are_used_again",
+        share::existing_devices_are_used_again,
+    ),
+    (
+        "what_cannot_be_attached_is_refused",
+        refuse::what_cannot_be_attached_is_refused,
+    ),
+    (
+        "one_bad_item_spoils_no_other",
+        refuse::one_bad_item_spoils_no_other,
+    ),
+    (
+        "without_loop_control_it_is_said",
+        refuse::without_loop_control_it_is_said,
+    ),
+    (
+        "a_missing_node_is_told_from_a_late_one",
+        refuse::a_missing_node_is_told_from_a_late_one,
+    ),
+];
+
+/// What needs the real APEX files and loop devices.
+pub const APEX_CASES: &[Case] = &[
+    (
+        "each_real_apex_has_its_verdict",
+        real::each_real_apex_has_its_verdict,
+    ),
+    (
+        "real_payloads_are_file_systems",
+        real::real_payloads_are_file_systems,
+    ),
+];
