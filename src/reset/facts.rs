@@ -291,6 +291,12 @@ fn resolve(
     name: &str,
 ) -> Result<(String, Partition)> {
     let step = Step::Facts.name();
+    if name.is_empty() {
+        return Err(
+            Failure::new(Code::NoSuchPartition, step, "a partition name is empty")
+                .remedy("name GPT partitions, e.g. userdata"),
+        );
+    }
     let on_disk: Vec<&(String, Partition)> = table
         .iter()
         .filter(|(d, _)| disk.map_or(true, |wanted| wanted == d))

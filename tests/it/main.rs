@@ -1,2 +1,46 @@
-//! it
-fn main() {}
+//! The integration tests: one binary for the build machine and for the guest.
+//!
+//! What a case needs is probed before the run; a case whose needs are not met is listed as ignored
+//! with the reason as its kind. `BLOCKD_REQUIRE=all` turns every such case into a failure. With
+//! `--guest` the results are JSON lines on stdout, with a summary at the end.
+
+mod case;
+mod images;
+mod layers;
+mod needs;
+mod reset;
+mod service;
+mod soong;
+
+use case::Case;
+use needs::{Need, Needs};
+
+fn main() {
+    let mut arguments: Vec<String> = std::env::args().collect();
+    let guest = arguments.iter().any(|argument| argument == "--guest");
+    arguments.retain(|argument| argument != "--guest");
+
+    let needs = Needs::probe(guest);
+    let mut cases: Vec<Case> = Vec::new();
+    cases.extend(layers::cases());
+    cases.extend(reset::cases());
+    for (name, run) in images::LOOP_CASES {
+        cases.push(image_case(name, *run).needs(&[Need::Root, Need::Loop]));
+    }
+    for (name, run) in images::APEX_CASES {
+        cases.push(image_case(name, *run).needs(&[Need::Root, Need::Loop, Need::ApexFiles]));
+    }
+    cases.extend(service::cases());
+    cases.extend(soong::cases(&needs));
+    if guest {
+        case::run_in_guest(&needs, cases);
+    } else {
+        case::run_on_host(&needs, &arguments, cases);
+    }
+}
+
+fn image_case(name: &str, run: fn() -> anyhow::Result<()>) -> Case {
+    Case::new(&format!("images::{name}"), move || {
+        run().map_err(|error| format!("{error:#}"))
+    })
+}

@@ -1,0 +1,84 @@
+//! What this machine has.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Something that not every machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Not the guest: sources, compilers, host tools.
+    Host,
+    /// The guest: real binder, the card behind a real MMC stack.
+    Guest,
+    /// uid 0.
+    Root,
+    /// A loop driver with LOOP_CONFIGURE.
+    Loop,
+    /// The real APEX files.
+    ApexFiles,
+    /// A program on PATH.
+    Program(&'static str),
+}
+
+/// What was found.
+pub struct Needs {
+    guest: bool,
+    require_all: bool,
+}
+
+impl Needs {
+    /// Looks.
+    pub fn probe(guest: bool) -> Needs {
+        Needs {
+            guest,
+            require_all: std::env::var("BLOCKD_REQUIRE").is_ok_and(|v| v == "all"),
+        }
+    }
+
+    /// True where missing one of `needs` is a failure: `BLOCKD_REQUIRE=all`, and the case does not
+    /// belong to the other kind of machine.
+    pub fn must_have(&self, needs: &[Need]) -> bool {
+        let elsewhere = if self.guest { Need::Host } else { Need::Guest };
+        self.require_all && !needs.contains(&elsewhere)
+    }
+
+    /// Why `needs` are not met, or `None` where they are.
+    pub fn missing(&self, needs: &[Need]) -> Option<String> {
+        needs.iter().find_map(|need| self.why_missing(*need))
+    }
+
+    fn why_missing(&self, need: Need) -> Option<String> {
+        let (met, reason) = match need {
+            Need::Host => (!self.guest, "runs on the build machine only".to_owned()),
+            Need::Guest => (self.guest, "runs in the guest only".to_owned()),
+            Need::Root => (nix::unistd::geteuid().is_root(), "needs root".to_owned()),
+            Need::Loop => (
+                Path::new("/dev/loop-control").exists(),
+                "needs /dev/loop-control".to_owned(),
+            ),
+            Need::ApexFiles => (
+                apex_files().is_some(),
+                "needs the real APEX files (BLOCKD_APEX_DIR)".to_owned(),
+            ),
+            Need::Program(name) => (has_program(name), format!("needs the program {name}")),
+        };
+        (!met).then_some(reason)
+    }
+}
+
+/// The folder of the real APEX files.
+pub fn apex_files() -> Option<PathBuf> {
+    let named = std::env::var_os("BLOCKD_APEX_DIR").map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/apex");
+    named
+        .into_iter()
+        .chain([beside])
+        .find(|dir| dir.join("sharedlibs.apex").exists())
+}
+
+fn has_program(name: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {name}")])
+        .output()
+        .is_ok_and(|output| output.status.success())
+}

@@ -1,0 +1,243 @@
+//! Cards that fail or lie, kernels that do not wait: what is reported is what happened.
+
+use super::layout::{expect_erased_exactly, expect_untouched, machine, place, reset, GROUP};
+use crate::case::{Case, Outcome};
+use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
+use blockd::error::{Code, Failure};
+use blockd::reset::report::Report;
+use blockd::reset::request::Request;
+use blockd::reset::Reset;
+use emmc::card::{Config, Effect, Fault, Lies, Timing};
+use emmc::machine::{Kernel, Machine};
+use nix::errno::Errno;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("reset::lying_cards_are_found_out", lies),
+        Case::new("reset::errors_in_answers_are_reported", answers),
+        Case::new("reset::kernels_that_do_not_wait", kernels),
+        Case::new("reset::a_card_that_stays_busy", stuck),
+        Case::new("reset::a_second_run_is_refused", second),
+        Case::new("reset::cancel_stops_before_the_erase", cancel),
+    ]
+}
+
+/// The suite's own proof: a card that breaks the promise in any of these ways must fail the run.
+fn lies() -> Outcome {
+    let first = place("userdata").start / GROUP;
+    let table = [
+        (
+            "skips its first group",
+            "userdata",
+            Lies {
+                skip_groups: vec![first],
+                ..Lies::default()
+            },
+        ),
+        (
+            "skips its last group",
+            "userdata",
+            Lies {
+                skip_groups: vec![first + 63],
+                ..Lies::default()
+            },
+        ),
+        (
+            "skips every fourth",
+            "userdata",
+            Lies {
+                skip_every: Some(4),
+                ..Lies::default()
+            },
+        ),
+        (
+            "skips all",
+            "userdata",
+            Lies {
+                skip_every: Some(1),
+                ..Lies::default()
+            },
+        ),
+        (
+            "widens",
+            "ragged",
+            Lies {
+                widen_groups: 1,
+                ..Lies::default()
+            },
+        ),
+    ];
+    for (what, target, lies) in table {
+        let machine = machine(Config {
+            lies,
+            ..Config::default()
+        });
+        let failure = reset(&machine, target)
+            .err()
+            .ok_or(format!("a card that {what} passed"))?;
+        assert_eq!(failure.code, Code::NotVerified, "{what}: {failure:?}");
+        assert!(failure.message.contains("sector"), "{what}: {failure:?}");
+    }
+    Ok(())
+}
+
+fn answers() -> Outcome {
+    const OUT_OF_RANGE: u32 = 1 << 31;
+    const ERASE_SEQ_ERROR: u32 = 1 << 28;
+    const ERASE_PARAM: u32 = 1 << 27;
+    const WP_ERASE_SKIP: u32 = 1 << 15;
+    const ERROR: u32 = 1 << 19;
+    let table = [
+        (35, Effect::Refuse(OUT_OF_RANGE), "OUT_OF_RANGE"),
+        (36, Effect::Refuse(ERASE_SEQ_ERROR), "ERASE_SEQ_ERROR"),
+        (36, Effect::Refuse(ERASE_PARAM), "ERASE_PARAM"),
+        (38, Effect::Later(WP_ERASE_SKIP), "WP_ERASE_SKIP"),
+        (38, Effect::Later(ERROR), "ERROR"),
+        (35, Effect::Deaf, ""),
+        (36, Effect::NoResponse, ""),
+    ];
+    for (command, effect, name) in table {
+        let machine = machine(Config::default());
+        machine.with_card(|card| card.inject(Fault::new(command, 1, effect)));
+        let failure = reset(&machine, "userdata")
+            .err()
+            .ok_or(format!("CMD{command} {effect:?} passed"))?;
+        let right = matches!(failure.code, Code::DeviceError | Code::NotVerified);
+        assert!(right, "CMD{command} {effect:?}: {failure:?}");
+        assert!(
+            failure.message.contains(name),
+            "CMD{command} {effect:?}: {failure:?}"
+        );
+        assert!(!failure.remedy.is_empty(), "{failure:?}");
+    }
+    // Shown by CMD38's own answer, which kernels since 5.15.138 overwrite: older ones show it.
+    let machine = machine(Config::default());
+    machine.set_kernel(Kernel::V5_15);
+    machine.with_card(|card| card.inject(Fault::new(36, 1, Effect::Later(ERASE_PARAM))));
+    let failure = reset(&machine, "userdata")
+        .err()
+        .ok_or("ERASE_PARAM passed")?;
+    assert!(failure.message.contains("ERASE_PARAM"), "{failure:?}");
+    Ok(())
+}
+
+/// An erase of 14 s: kernels before 5.15.46 stop waiting after 10 s, 4.14 does not wait at all.
+fn kernels() -> Outcome {
+    for kernel in [Kernel::V4_14, Kernel::V5_10, Kernel::V5_15, Kernel::V6_12] {
+        let timing = Timing {
+            erase_us: 14_000_000,
+            ..Timing::zero()
+        };
+        let machine = machine(Config {
+            timing,
+            ..Config::default()
+        });
+        machine.set_kernel(kernel);
+        let report = reset(&machine, "userdata").map_err(|e| format!("{kernel:?}: {e}"))?;
+        expect_erased_exactly(&machine, &["userdata"]);
+        assert!(report.targets[0].erase_time.as_secs() >= 14, "{kernel:?}");
+        assert_eq!(
+            report.warnings.is_empty(),
+            kernel != Kernel::V5_10,
+            "{kernel:?}"
+        );
+    }
+    Ok(())
+}
+
+fn stuck() -> Outcome {
+    let timing = Timing {
+        erase_us: 100_000_000,
+        ..Timing::zero()
+    };
+    let machine = machine(Config {
+        timing,
+        ..Config::default()
+    });
+    let failure = reset(&machine, "userdata").err().ok_or("it passed")?;
+    assert_eq!(failure.code, Code::DeviceError);
+    assert!(failure.message.contains("busy"), "{failure:?}");
+    Ok(())
+}
+
+/// A machine whose first exclusive open waits until the test lets it go on.
+struct Held {
+    machine: Machine,
+    /// Told when the run is there, and what it waits for.
+    gate: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+}
+
+impl Storage for Held {
+    fn sysfs(&self) -> &dyn Sysfs {
+        self.machine.sysfs()
+    }
+    fn open_mmc(&self, disk: &str) -> Result<Box<dyn Mmc>, Errno> {
+        self.machine.open_mmc(disk)
+    }
+    fn open_block(&self, name: &str, access: Access) -> Result<Box<dyn Block>, Errno> {
+        let gate = self.gate.lock().expect("no panic").take();
+        if let Some((there, go_on)) = gate {
+            there.send(()).expect("the test listens");
+            go_on.recv().expect("the test lets it go on");
+        }
+        self.machine.open_block(name, access)
+    }
+    fn now(&self) -> Duration {
+        self.machine.now()
+    }
+    fn sleep(&self, time: Duration) {
+        self.machine.sleep(time);
+    }
+}
+
+/// Starts a reset, does `meanwhile` while it is held at its claim, and returns what became of it.
+fn while_held(
+    machine: &Machine,
+    meanwhile: impl FnOnce(&Arc<Reset>) -> Outcome,
+) -> Result<Result<Report, Failure>, String> {
+    let (there, arrived) = channel();
+    let (let_go, go_on) = channel();
+    let held = Held {
+        machine: machine.clone(),
+        gate: Mutex::new(Some((there, go_on))),
+    };
+    let reset = Arc::new(Reset::new(Arc::new(held)));
+    let runner = Arc::clone(&reset);
+    let run = std::thread::spawn(move || runner.run(&Request::new(&["userdata"]), None));
+    arrived.recv().map_err(|e| e.to_string())?;
+    let result = meanwhile(&reset);
+    let_go.send(()).map_err(|e| e.to_string())?;
+    let run = run.join().map_err(|_| "the run panicked".to_owned())?;
+    result.map(|()| run)
+}
+
+fn second() -> Outcome {
+    let machine = machine(Config::default());
+    let first = while_held(&machine, |reset| {
+        assert_eq!(reset.status().state.name(), "running");
+        assert_eq!(reset.status().step.map(|s| s.name()), Some("claim"));
+        let second = reset.run(&Request::new(&["ragged"]), None);
+        let failure = second.err().ok_or("two resets ran at once")?;
+        assert_eq!(failure.code, Code::Busy);
+        Ok(())
+    })?;
+    first.map_err(|e| e.to_string())?;
+    expect_erased_exactly(&machine, &["userdata"]);
+    Ok(())
+}
+
+fn cancel() -> Outcome {
+    let machine = machine(Config::default());
+    let run = while_held(&machine, |reset| {
+        reset.cancel();
+        Ok(())
+    })?;
+    let failure = run.err().ok_or("a cancelled reset went on")?;
+    assert_eq!(failure.code, Code::Cancelled);
+    expect_untouched(&machine);
+    Ok(())
+}
