@@ -1,7 +1,7 @@
 //! Factory reset in process: the product's whole path over the card model, in virtual time.
 
 mod faults;
-mod layout;
+pub mod layout;
 mod refusals;
 
 use crate::case::{Case, Outcome};
