@@ -7,12 +7,16 @@ use emmc::card::{argument, Log};
 use serde_json::{json, Value};
 
 use crate::card::{self, Census};
+use crate::vm::cpio::Content;
 use crate::vm::machine::Machine;
 use crate::vm::setup::Equipment;
 use crate::vm::Mode;
 
 /// The node that tells that the kernel has read the partition table.
 const LAST_NODE: &str = "/dev/block/by-name/cache";
+
+/// Where a product allows more partitions to be erased: `ragged` is none that devices have.
+const TARGETS_FILE: &str = "system/etc/blockd/targets";
 
 /// What the card and the medium say about the time between two marks.
 #[derive(Debug)]
@@ -42,6 +46,7 @@ pub fn boot(equipment: &Equipment, scenario: &str) -> Result<Findings> {
     let server = card::serve(directory.path())?;
     let mut machine = Machine::with_card(equipment, scenario, Mode::Recovery, server.socket())?;
     machine.parameters.push(format!("blockd.wait={LAST_NODE}"));
+    machine.tree.add(TARGETS_FILE, 0o644, Content::File(b"ragged\n".to_vec()));
     let mut phases = BTreeMap::new();
     let mut before = None;
     let outcome = machine.run(|mark| {
