@@ -2,13 +2,19 @@
 //!
 //! Everything comes from /sys, /proc and one CMD8; nothing is opened for writing.
 
+mod holders;
+mod table;
+mod words;
+
 use crate::device::block::errno;
 use crate::device::ext_csd::ExtCsd;
 use crate::device::{Storage, Sysfs};
 use crate::error::{Code, Failure, Result};
-use crate::fact::{Fact, NamedFact};
+use crate::fact::Fact;
 use crate::reset::step::Step;
 use crate::units::{Bytes, SectorRange, Sectors};
+use holders::holders;
+use table::{allowed, resolve, table};
 
 /// Product list of partitions that may be erased besides the usual ones: one GPT name a line, `#`
 /// begins a comment.
@@ -233,240 +239,6 @@ fn flag(sysfs: &dyn Sysfs, path: &str) -> Fact<bool> {
     })
 }
 
-/// Every partition with the name of its disk.
-fn table(sysfs: &dyn Sysfs) -> Result<Vec<(String, Partition)>> {
-    let nodes = sysfs.list("/sys/class/block").map_err(|e| {
-        Failure::new(
-            Code::Unsupported,
-            Step::Facts.name(),
-            "cannot list /sys/class/block",
-        )
-        .errno(errno(e))
-        .remedy("mount sysfs on /sys, and let this domain read it")
-    })?;
-    let mut table = Vec::new();
-    for node in nodes {
-        let path = format!("/sys/class/block/{node}");
-        if !sysfs.exists(&format!("{path}/partition")) {
-            continue;
-        }
-        let number = |file: &str| -> Option<u64> {
-            sysfs
-                .read(&format!("{path}/{file}"))
-                .ok()?
-                .trim()
-                .parse()
-                .ok()
-        };
-        let (Some(start), Some(length)) = (number("start"), number("size")) else {
-            continue;
-        };
-        let Ok(disk) = sysfs.resolved_name(&format!("{path}/..")) else {
-            continue;
-        };
-        let uevent = sysfs.read(&format!("{path}/uevent")).unwrap_or_default();
-        let name = uevent
-            .lines()
-            .find_map(|line| line.strip_prefix("PARTNAME="))
-            .unwrap_or_default();
-        table.push((
-            disk,
-            Partition {
-                name: name.to_owned(),
-                node,
-                range: SectorRange {
-                    start: Sectors(start),
-                    length: Sectors(length),
-                },
-            },
-        ));
-    }
-    Ok(table)
-}
-
-fn resolve(
-    sysfs: &dyn Sysfs,
-    table: &[(String, Partition)],
-    disk: Option<&str>,
-    name: &str,
-) -> Result<(String, Partition)> {
-    let step = Step::Facts.name();
-    if name.is_empty() {
-        return Err(
-            Failure::new(Code::NoSuchPartition, step, "a partition name is empty")
-                .remedy("name GPT partitions, e.g. userdata"),
-        );
-    }
-    let on_disk: Vec<&(String, Partition)> = table
-        .iter()
-        .filter(|(d, _)| disk.map_or(true, |wanted| wanted == d))
-        .collect();
-    let mut matches = on_disk.iter().filter(|(_, p)| p.name == name);
-    match (matches.next(), matches.next()) {
-        (Some((disk, partition)), None) => Ok((disk.clone(), partition.clone())),
-        (Some((a, _)), Some((b, _))) => Err(Failure::new(
-            Code::InvalidRequest,
-            step,
-            format!("the name {name} is there twice, on {a} and on {b}"),
-        )
-        .remedy("name the disk (--disk), or make the GPT names unique")),
-        (None, _) => {
-            if !name.contains('/') && sysfs.exists(&format!("/sys/block/{name}")) {
-                let what = if is_user_area(name) {
-                    "a whole disk"
-                } else {
-                    "a disk of its own (a boot area, RPMB or another device)"
-                };
-                return Err(Failure::new(
-                    Code::ProtectedTarget,
-                    step,
-                    format!("{name} is {what}; only partitions are erased"),
-                )
-                .remedy("name GPT partitions, e.g. userdata"));
-            }
-            let known: Vec<&str> = on_disk
-                .iter()
-                .filter(|(_, p)| !p.name.is_empty())
-                .map(|(_, p)| p.name.as_str())
-                .collect();
-            let place = disk.map_or("any disk".to_owned(), str::to_owned);
-            let there = if known.is_empty() {
-                "no disk has named partitions".to_owned()
-            } else {
-                format!("there are: {}", known.join(", "))
-            };
-            Err(Failure::new(
-                Code::NoSuchPartition,
-                step,
-                format!("no partition {name} on {place}"),
-            )
-            .remedy(format!("use a GPT partition name; {there}")))
-        }
-    }
-}
-
-/// The GPT names that may be erased.
-fn allowed(sysfs: &dyn Sysfs) -> Vec<String> {
-    let mut names: Vec<String> = ALWAYS_ALLOWED.iter().map(|n| (*n).to_owned()).collect();
-    for path in ALLOW_LISTS {
-        for line in sysfs.read(path).unwrap_or_default().lines() {
-            let name = line.split('#').next().unwrap_or_default().trim();
-            if !name.is_empty() {
-                names.push(name.to_owned());
-            }
-        }
-    }
-    names
-}
-
-/// Who uses the node, in words. O_EXCL sees mounts, swap and device-mapper, but not loop devices
-/// (facts of Linux ≥ 4.14), and names nobody; so we look ourselves.
-fn holders(sysfs: &dyn Sysfs, node: &str) -> Vec<String> {
-    let mut holders = Vec::new();
-    let device = sysfs
-        .read(&format!("/sys/class/block/{node}/dev"))
-        .unwrap_or_default();
-    for line in sysfs
-        .read("/proc/self/mountinfo")
-        .unwrap_or_default()
-        .lines()
-    {
-        // proc(5): ID parent major:minor root mount-point options … - type source
-        let fields: Vec<&str> = line.split(' ').collect();
-        let source = fields
-            .iter()
-            .position(|field| *field == "-")
-            .and_then(|dash| fields.get(dash + 2));
-        let same_device = fields.get(2).is_some_and(|d| *d == device) && !device.is_empty();
-        // File systems with anonymous device numbers (btrfs) are seen by their source alone.
-        let same_source = source.is_some_and(|path| is_node(path, node));
-        if same_device || same_source {
-            let place = fields.get(4).copied().unwrap_or("?");
-            let text = format!("mounted at {place}");
-            if !holders.contains(&text) {
-                holders.push(text);
-            }
-        }
-    }
-    for line in sysfs.read("/proc/swaps").unwrap_or_default().lines() {
-        if line
-            .split_whitespace()
-            .next()
-            .is_some_and(|p| is_node(p, node))
-        {
-            holders.push("used as swap".to_owned());
-        }
-    }
-    for dm in sysfs
-        .list(&format!("/sys/class/block/{node}/holders"))
-        .unwrap_or_default()
-    {
-        let name = sysfs
-            .read(&format!("/sys/class/block/{dm}/dm/name"))
-            .map_or(String::new(), |name| format!(" ({name})"));
-        holders.push(format!("held by {dm}{name}"));
-    }
-    for other in sysfs.list("/sys/block").unwrap_or_default() {
-        let backing = sysfs.read(&format!("/sys/block/{other}/loop/backing_file"));
-        if backing.is_ok_and(|path| is_node(&path, node)) {
-            holders.push(format!("the backing file of {other}"));
-        }
-    }
-    holders
-}
-
-/// True where `path` is the device node of the kernel name `node`.
-fn is_node(path: &str, node: &str) -> bool {
-    path.strip_prefix("/dev/")
-        .is_some_and(|rest| rest.rsplit('/').next() == Some(node))
-}
-
-impl Disk {
-    /// The facts in the order in which they are worth reading.
-    pub fn named(&self) -> Vec<NamedFact> {
-        let csd =
-            |name: &str, text: fn(&ExtCsd) -> String| NamedFact::new(name, &self.ext_csd, text);
-        let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-        vec![
-            NamedFact::new("type", &self.kind, String::clone),
-            NamedFact::new("card_name", &self.card_name, String::clone),
-            NamedFact::new("manfid", &self.manfid, |id| format!("{id:#08x}")),
-            NamedFact::new("cid", &self.cid, String::clone),
-            NamedFact::new("rca", &self.rca, |rca| format!("{rca:#06x}")),
-            NamedFact::new(
-                "capacity_bytes",
-                &Fact::known(self.capacity, format!("/sys/block/{}/size", self.name)),
-                |sectors| sectors.to_bytes().0.to_string(),
-            ),
-            NamedFact::new("read_only", &self.read_only, |ro| yes_no(*ro)),
-            NamedFact::new("erase_group_bytes", &self.erase_size, |b| b.0.to_string()),
-            csd("ext_csd_rev", |e| e.rev().to_string()),
-            csd("sec_count", |e| e.sec_count().0.to_string()),
-            csd("addressing", |e| {
-                format!("{:?}", e.addressing()).to_lowercase()
-            }),
-            csd("secure_erase", |e| {
-                if e.has_secure_erase() { "yes" } else { "no" }.to_owned()
-            }),
-            csd("trim", |e| {
-                if e.has_trim() { "yes" } else { "no" }.to_owned()
-            }),
-            csd("sanitize", |e| {
-                if e.has_sanitize() { "yes" } else { "no" }.to_owned()
-            }),
-            csd("erased_value", |e| e.erased_value().to_string()),
-            csd("erase_timeout_mult", |e| e.erase_timeout_mult().to_string()),
-            csd("sec_erase_mult", |e| e.sec_erase_mult().to_string()),
-            csd("cache_kilobits", |e| e.cache_kilobits().to_string()),
-            csd("cache_on", |e| {
-                if e.cache_on() { "yes" } else { "no" }.to_owned()
-            }),
-            NamedFact::new("write_cache", &self.write_cache, String::clone),
-            NamedFact::new("fua", &self.fua, String::clone),
-        ]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -484,13 +256,5 @@ mod tests {
         ] {
             assert_eq!(is_user_area(name), want, "{name}");
         }
-    }
-
-    #[test]
-    fn nodes_are_known_by_their_last_name() {
-        assert!(is_node("/dev/mmcblk0p2", "mmcblk0p2"));
-        assert!(is_node("/dev/block/mmcblk0p2", "mmcblk0p2"));
-        assert!(!is_node("/dev/mmcblk0p21", "mmcblk0p2"));
-        assert!(!is_node("/data/mmcblk0p2", "mmcblk0p2"));
     }
 }

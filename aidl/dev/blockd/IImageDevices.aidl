@@ -46,6 +46,6 @@ interface IImageDevices {
     /** Unmounts and removes an activated APEX. UNSUPPORTED in this version. */
     void deactivate(in String name);
 
-    /** The devices that blockd has made and that still exist. */
+    /** Every loop device in use; `ours` tells those that blockd has made. */
     ImageDevice[] list();
 }

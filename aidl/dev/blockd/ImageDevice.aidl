@@ -6,7 +6,7 @@
 
 package dev.blockd;
 
-/** A device that blockd has made. */
+/** A loop device in use. */
 parcelable ImageDevice {
     /** Name from the request; the tag where the device is somebody else's. */
     String name;

@@ -1,0 +1,186 @@
+//! Tables of facts and requests in, plans out. What is refused is tried over the card model, where
+//! it is seen too that nothing was sent.
+
+use super::*;
+use crate::fact::Fact;
+use crate::reset::facts::Disk;
+
+const GROUP: u64 = 1024;
+const CAPACITY: u64 = 1 << 23;
+
+fn csd() -> ExtCsd {
+    let mut bytes = [0; 512];
+    bytes[175] = 1;
+    bytes[192] = 8;
+    bytes[212..216].copy_from_slice(&(CAPACITY as u32).to_le_bytes());
+    bytes[223] = 2;
+    bytes[224] = 1;
+    bytes[230] = 3;
+    bytes[231] = 0x55;
+    ExtCsd(bytes)
+}
+
+fn partition(name: &str, start: u64, length: u64) -> Partition {
+    Partition {
+        name: name.to_owned(),
+        node: format!("mmcblk0-{name}"),
+        range: SectorRange {
+            start: Sectors(start),
+            length: Sectors(length),
+        },
+    }
+}
+
+fn facts(targets: &[(&str, u64, u64)]) -> Facts {
+    let known = |text: &str| Fact::known(text.to_owned(), "here");
+    let partitions: Vec<Partition> = targets
+        .iter()
+        .map(|(n, s, l)| partition(n, *s, *l))
+        .collect();
+    Facts {
+        disk: Disk {
+            name: "mmcblk0".to_owned(),
+            capacity: Sectors(CAPACITY),
+            kind: known("MMC"),
+            card_name: known("RSEMMC"),
+            manfid: Fact::known(0xfe, "here"),
+            cid: known("fe01"),
+            rca: Fact::known(1, "here"),
+            erase_size: Fact::known(Bytes(GROUP * 512), "here"),
+            write_cache: known("write back"),
+            fua: known("1"),
+            read_only: Fact::known(false, "here"),
+            ext_csd: Fact::known(csd(), "CMD8"),
+            holders: Vec::new(),
+        },
+        targets: partitions
+            .iter()
+            .map(|p| Target {
+                partition: p.clone(),
+                holders: Vec::new(),
+                read_only: Fact::known(false, "here"),
+            })
+            .collect(),
+        allowed: partitions.iter().map(|p| p.name.clone()).collect(),
+        partitions,
+    }
+}
+
+fn planned(targets: &[(&str, u64, u64)]) -> Plan {
+    let names: Vec<&str> = targets.iter().map(|t| t.0).collect();
+    plan(&Request::new(&names), &facts(targets), 7).expect("a plan")
+}
+
+#[test]
+fn one_command_names_whole_groups_inside_the_range() {
+    // (start, length) of the partition; first and last sector named to the card, if any.
+    let table = [
+        ((1024, 2048), Some((1024, 3071))),
+        ((1024, 1), None),
+        ((1000, 2048), Some((1024, 2047))),
+        ((67592, 4096), Some((68608, 71679))),
+        ((1023, 1026), Some((1024, 2047))),
+        ((1025, 2046), None),
+    ];
+    for ((start, length), named) in table {
+        let plan = planned(&[("userdata", start, length)]);
+        let target = &plan.targets[0];
+        let commands: Vec<_> = target.chunks.iter().map(|c| c.commands).collect();
+        match named {
+            None => assert!(commands.is_empty(), "{start}+{length}"),
+            Some((first, last)) => {
+                assert_eq!(commands.len(), 1);
+                assert_eq!(commands[0].map(|c| c.index), [35, 36, 38]);
+                assert_eq!(commands[0].map(|c| c.argument), [first, last, SECURE_ERASE]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_limit_follows_the_register() {
+    let plan = planned(&[("userdata", 0, 1000 * GROUP)]);
+    // 300 ms × 2 × 3 × 1000 groups
+    assert_eq!(plan.targets[0].chunks[0].limit, Duration::from_secs(1800));
+}
+
+#[test]
+fn keys_are_erased_first() {
+    let plan = planned(&[("userdata", 0, GROUP), ("metadata", 2 * GROUP, GROUP)]);
+    let order: Vec<&str> = plan
+        .targets
+        .iter()
+        .map(|t| t.partition.name.as_str())
+        .collect();
+    assert_eq!(order, ["metadata", "userdata"]);
+}
+
+#[test]
+fn the_worth_is_that_of_the_weakest_part() {
+    assert_eq!(planned(&[("a", 0, GROUP)]).assurance, Assurance::Purge);
+    assert_eq!(planned(&[("a", 0, GROUP + 1)]).assurance, Assurance::Clear);
+    let mixed = planned(&[("a", 0, GROUP), ("b", 5 * GROUP, GROUP + 1)]);
+    assert_eq!(mixed.assurance, Assurance::Clear);
+    let tiny = planned(&[("a", 3, 10)]);
+    assert_eq!(
+        (tiny.assurance, tiny.physical),
+        (Assurance::Clear, Physical::None)
+    );
+}
+
+#[test]
+fn the_queue_that_says_write_through_is_not_believed() {
+    let mut facts = facts(&[("userdata", 0, GROUP)]);
+    facts.disk.write_cache = Fact::known("write through".to_owned(), "here");
+    let request = Request::new(&["userdata"]);
+    assert!(!plan(&request, &facts, 7).expect("no cache").flush_by_switch);
+    let mut cached = csd();
+    cached.0[33] = 1;
+    cached.0[249] = 1;
+    facts.disk.ext_csd = Fact::known(cached, "CMD8");
+    assert!(plan(&request, &facts, 7).expect("a cache").flush_by_switch);
+}
+
+#[test]
+fn samples_and_neighbours_keep_to_their_sides() {
+    fn property(start: u32, length: u32, seed: u64) -> bool {
+        let start = u64::from(start) % (CAPACITY - 1);
+        let length = 1 + u64::from(length) % (CAPACITY - start);
+        let facts = facts(&[("userdata", start, length)]);
+        let plan = plan(&Request::new(&["userdata"]), &facts, seed).expect("a plan");
+        let target = &plan.targets[0];
+        let middle = target.parts.middle;
+        let borders = middle.is_empty()
+            || (target.samples.contains(&middle.start)
+                && target.samples.contains(&(middle.end() - Sectors(1))));
+        borders
+            && target.samples.iter().all(|s| middle.contains(*s))
+            && target
+                .sample_blocks(Sectors(8))
+                .iter()
+                .all(|s| middle.contains(*s) && middle.contains(*s + Sectors(7)))
+            && target.neighbours.iter().all(|n| {
+                !n.overlaps(target.range) && n.end() <= Sectors(CAPACITY) && n.length.0 <= 2048
+            })
+            // Every sector of a shared group that is not ours is watched.
+            && (start % GROUP == 0
+                || target.neighbours.iter().any(|n| n.contains(Sectors(start - start % GROUP))))
+    }
+    quickcheck::quickcheck(property as fn(u32, u32, u64) -> bool);
+}
+
+#[test]
+fn another_seed_looks_elsewhere() {
+    let facts = facts(&[("userdata", 0, 4096 * GROUP)]);
+    let request = Request::new(&["userdata"]);
+    let first = plan(&request, &facts, 1).expect("a plan");
+    let second = plan(&request, &facts, 2).expect("a plan");
+    assert_ne!(first.targets[0].samples, second.targets[0].samples);
+    assert_eq!(first, plan(&request, &facts, 1).expect("a plan"), "pure");
+}
+
+#[test]
+fn probabilities_are_those_of_the_textbook() {
+    assert!((detection_probability(260) - 0.9267).abs() < 0.001);
+    assert_eq!(detection_probability(0), 0.0);
+}
