@@ -273,11 +273,13 @@ fn cards() -> Outcome {
         &["SEC_FEATURE_SUPPORT"],
     )?;
 
-    let mut broken = Config::default();
-    broken.cid = Cid {
-        manfid: 0x15,
-        name: "MAG4FA".to_owned(),
-        ..Cid::default()
+    let broken = Config {
+        cid: Cid {
+            manfid: 0x15,
+            name: "MAG4FA".to_owned(),
+            ..Cid::default()
+        },
+        ..Config::default()
     };
     expect(&machine(broken), &request, Code::Unsupported, &["MAG4FA"])?;
 
