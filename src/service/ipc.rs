@@ -115,9 +115,14 @@ mod soong_backend {
         binder::add_service(name, service).map_err(|code| format!("{code:?}"))
     }
 
-    /// The service `name`, if it is registered now.
+    /// The service `name`, if it is registered now. Android 13 and 14 only know how to wait up to
+    /// 5 s for it.
     pub fn get_interface<T: binder::FromIBinder + ?Sized>(name: &str) -> Result<Strong<T>, String> {
-        binder::get_interface(name).map_err(|code| format!("{code:?}"))
+        #[cfg(not(binder_dump_file))]
+        use binder::check_interface as get;
+        #[cfg(binder_dump_file)]
+        use binder::get_interface as get;
+        get(name).map_err(|code| format!("{code:?}"))
     }
 
     /// Wraps a descriptor.
