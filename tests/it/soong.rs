@@ -1,9 +1,134 @@
-//! Cases of soong.
+//! The Android side, as far as it can be held without an Android tree: the sources type-check the
+//! way Soong builds them, Android.bp names what exists, the policy compiles and says what it must.
 
-use crate::case::Case;
-use crate::needs::Needs;
+mod aidl;
+mod rustc;
+mod stub;
+
+use crate::case::{Case, Outcome};
+use crate::needs::{Need, Needs};
+use rustc::{aidl_sources, project, Bench, Shape, MODULES};
+use std::fs;
+use std::path::Path;
 
 /// The cases.
 pub fn cases(_needs: &Needs) -> Vec<Case> {
-    Vec::new()
+    let compilers = [Need::Host, Need::Program("rustc"), Need::Program("cargo")];
+    vec![
+        Case::new("soong::sources_compile_for_android_15_and_16", || {
+            compiles("writer", Shape::Writer)
+        })
+        .needs(&compilers),
+        Case::new("soong::sources_compile_for_android_13_and_14", || {
+            compiles("file", Shape::File)
+        })
+        .needs(&compilers),
+        Case::new("soong::faults_do_not_compile", faults_do_not_compile).needs(&compilers),
+        Case::new("soong::the_generator_refuses", the_generator_refuses).needs(&[Need::Host]),
+    ]
+}
+
+fn compiles(name: &str, shape: Shape) -> Outcome {
+    let bench = Bench::new(name, shape)?;
+    for module in &MODULES {
+        bench.check(project(), module)?;
+    }
+    Ok(())
+}
+
+/// One line more in one file, and a part of what rustc must say then.
+const FAULTS: [(&str, &str, &str); 5] = [
+    ("src/units.rs", "pub use rsbinder::Status;", "rsbinder"),
+    (
+        "src/service/ipc.rs",
+        "#[cfg(soong)]\n/// Is in no libbinder_rs.\npub fn odd() { binder::odd() }",
+        "cannot find function `odd` in crate `binder`",
+    ),
+    (
+        "src/lib.rs",
+        "/// Cargo's.\npub const OF_CARGO: &str = env!(\"CARGO_PKG_VERSION\");",
+        "CARGO_PKG_VERSION",
+    ),
+    ("src/units.rs", "pub fn undocumented() {}", "missing documentation"),
+    (
+        "src/service/convert.rs",
+        "#[allow(dead_code)] fn copies(p: &aidl::ResetPlan::ResetPlan) -> aidl::ResetPlan::ResetPlan { p.clone() }",
+        "mismatched types",
+    ),
+];
+
+/// The check finds what it is for.
+fn faults_do_not_compile() -> Outcome {
+    let bench = Bench::new("faults", Shape::Writer)?;
+    let copy = tempfile::tempdir().map_err(|e| e.to_string())?;
+    copy_tree(&project().join("src"), &copy.path().join("src"))?;
+    let library = &MODULES[0];
+    // So that what fails below fails by its fault.
+    bench.check(copy.path(), library)?;
+    for (file, line, says) in FAULTS {
+        let path = copy.path().join(file);
+        let good = fs::read_to_string(&path).map_err(|e| format!("{file}: {e}"))?;
+        let seeded = |text: &str| fs::write(&path, text).map_err(|e| format!("{file}: {e}"));
+        seeded(&format!("{good}\n{line}\n"))?;
+        match bench.check(copy.path(), library) {
+            Ok(()) => return Err(format!("compiles with `{line}` in {file}")),
+            Err(why) if !why.contains(says) => {
+                return Err(format!("`{line}` in {file}: no `{says}` in\n{why}"))
+            }
+            Err(_) => seeded(&good)?,
+        }
+    }
+    Ok(())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Outcome {
+    let fail = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
+    fs::create_dir_all(to).map_err(|e| fail(to, e))?;
+    for entry in fs::read_dir(from).map_err(|e| fail(from, e))? {
+        let entry = entry.map_err(|e| fail(from, e))?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_tree(&path, &target)?;
+        } else {
+            fs::copy(&path, &target).map_err(|e| fail(&path, e))?;
+        }
+    }
+    Ok(())
+}
+
+/// What AIDL has and the generator does not know is refused, not guessed.
+fn the_generator_refuses() -> Outcome {
+    stub::generate(&aidl_sources()?)?;
+    let cases = [
+        ("parcelable X { List<String> l; }", "`<`"),
+        ("parcelable X { int[2] l; }", "`2`"),
+        ("parcelable X { Map m; }", "`Map`"),
+        ("parcelable X { @utf8InCpp String s; }", "`utf8InCpp`"),
+        ("parcelable X { Y y; }", "`Y`"),
+        ("parcelable X { @nullable String[] s; }", "`String`"),
+        (
+            "parcelable X { ParcelFileDescriptor[] s; }",
+            "`ParcelFileDescriptor`",
+        ),
+        ("parcelable X { int i = 1 << 2; }", "`<`"),
+        ("parcelable X { parcelable Y {} }", "`{`"),
+        ("union X { int i; String s; }", "`union`"),
+        ("enum X { A = 1, }", "`enum`"),
+        ("@Backing(type=\"long\") enum X { A = 1, }", "`long`"),
+        ("@Backing(type=\"int\") enum X { A, }", "`,`"),
+        ("interface X { void f(out String s); }", "`out`"),
+        ("interface X { oneway void f(); }", "`oneway`"),
+        ("oneway interface X { int f(); }", "oneway"),
+        ("interface X { void f(); } parcelable Y {}", "`parcelable`"),
+        ("interface X { const String S = \"s\"; }", "`String`"),
+    ];
+    for (text, says) in cases {
+        let text = format!("package dev.blockd;\n{text}");
+        match stub::generate(&[("X.aidl".to_owned(), text.clone())]) {
+            Ok(_) => return Err(format!("understands {text}")),
+            Err(why) if !why.contains(says) => return Err(format!("{text}: no {says} in `{why}`")),
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
