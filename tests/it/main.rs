@@ -9,6 +9,7 @@
 
 mod case;
 mod images;
+mod in_guest;
 mod layers;
 mod needs;
 mod reset;
@@ -35,6 +36,7 @@ fn main() {
     }
     cases.extend(service::cases());
     cases.extend(soong::cases(&needs));
+    cases.extend(in_guest::cases());
     if guest {
         case::run_in_guest(&needs, cases);
     } else {
