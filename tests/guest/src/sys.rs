@@ -74,12 +74,7 @@ fn prepare(setup: &ChildSetup) -> io::Result<()> {
     // SAFETY: setpgid takes two integers.
     check(unsafe { libc::setpgid(0, 0) }.into())?;
     for limit in &setup.rlimits {
-        let value = libc::rlimit {
-            rlim_cur: limit.soft,
-            rlim_max: limit.hard,
-        };
-        // SAFETY: `value` outlives the call, which only reads it.
-        check(unsafe { libc::setrlimit(limit.resource as _, &value) }.into())?;
+        set_limit(limit)?;
     }
     if let Some(gid) = setup.gid {
         nix::unistd::setgid(Gid::from_raw(gid))?;
@@ -100,6 +95,19 @@ fn prepare(setup: &ChildSetup) -> io::Result<()> {
         keep_capabilities(kept)?;
     }
     Ok(())
+}
+
+/// Sets a resource limit of this process; children inherit it.
+///
+/// # Errors
+/// What setrlimit answered.
+pub fn set_limit(limit: &Rlimit) -> io::Result<()> {
+    let value = libc::rlimit {
+        rlim_cur: limit.soft,
+        rlim_max: limit.hard,
+    };
+    // SAFETY: `value` outlives the call, which only reads it.
+    check(unsafe { libc::setrlimit(limit.resource as _, &value) }.into())
 }
 
 /// SECBIT_KEEP_CAPS and its lock (linux/securebits.h).

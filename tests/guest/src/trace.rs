@@ -144,6 +144,20 @@ impl FunctionTrace {
         Ok(counts)
     }
 
+    /// The first calls since the last [`clear`](Self::clear), as the kernel prints them: who
+    /// called what from where.
+    ///
+    /// # Errors
+    /// tracefs cannot be read.
+    pub fn first_calls(&self, count: usize) -> Result<Vec<String>> {
+        let trace = self.read("trace")?;
+        let calls = trace.lines().filter(|line| !line.starts_with('#'));
+        Ok(calls
+            .take(count)
+            .map(|line| line.trim().to_owned())
+            .collect())
+    }
+
     fn write(&self, file: &str, text: &str) -> Result<()> {
         fs::write(self.0.join(file), text).with_context(|| format!("write `{text}` to {file}"))
     }

@@ -84,7 +84,7 @@ fn run(task: Task) -> Result<()> {
         } => {
             let equipment = vm::setup::all()?;
             if card {
-                let findings = demo::reset::boot(&equipment, &scenario)?;
+                let findings = demo::reset::boot(&equipment, &scenario, &append)?;
                 for line in &findings.lines {
                     println!("{line}");
                 }

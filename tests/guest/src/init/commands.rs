@@ -9,7 +9,7 @@ use anyhow::{bail, Context, Result};
 use nix::mount::{mount, umount, MsFlags};
 
 use super::log;
-use crate::rc;
+use crate::{rc, sys};
 
 /// Mount options that are flags (builtins.cpp, do_mount).
 const MOUNT_FLAGS: &[(&str, MsFlags)] = &[
@@ -56,6 +56,9 @@ pub fn run(words: &[String]) -> Option<Result<()>> {
         }
         "rm" => fs::remove_file(argument(1)).map_err(Into::into),
         "rmdir" => fs::remove_dir(argument(1)).map_err(Into::into),
+        "setrlimit" => rc::Rlimit::parse(&words[1..])
+            .map_err(anyhow::Error::msg)
+            .and_then(|limit| Ok(sys::set_limit(&limit)?)),
         "symlink" => symlink(argument(1), argument(2)).map_err(Into::into),
         "umount" => umount(argument(1)).map_err(Into::into),
         "write" => write(argument(1), argument(2)),

@@ -62,20 +62,25 @@ impl Uevents {
 
 fn handle_event(event: &[u8]) {
     let text = String::from_utf8_lossy(event);
-    let value = |key: &str| {
-        text.split('\0')
-            .find_map(|field| field.strip_prefix(key)?.strip_prefix('='))
-            .map(str::to_owned)
-    };
-    if value("SUBSYSTEM").as_deref() != Some("block") {
+    let fields: Vec<_> = text.split('\0').collect();
+    if value(&fields, "SUBSYSTEM") != Some("block") {
         return;
     }
-    let Some(name) = value("DEVNAME") else { return };
-    match value("ACTION").as_deref() {
-        Some("add" | "change") => report(&name, add(&name)),
-        Some("remove") => report(&name, remove(&name, value("PARTNAME"))),
+    let Some(name) = value(&fields, "DEVNAME") else {
+        return;
+    };
+    match value(&fields, "ACTION") {
+        Some("add" | "change") => report(name, add(name, &fields)),
+        Some("remove") => report(name, remove(name, value(&fields, "PARTNAME"))),
         _ => {}
     }
+}
+
+/// The value of a field `KEY=VALUE`.
+fn value<'a>(fields: &[&'a str], key: &str) -> Option<&'a str> {
+    fields
+        .iter()
+        .find_map(|field| field.strip_prefix(key)?.strip_prefix('='))
 }
 
 /// Makes the nodes of all block devices that exist now.
@@ -85,7 +90,12 @@ pub fn coldboot() {
     };
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        report(&name, add(&name));
+        let path = format!("/sys/class/block/{name}/uevent");
+        let Ok(uevent) = fs::read_to_string(path) else {
+            continue;
+        };
+        let fields: Vec<_> = uevent.lines().collect();
+        report(&name, add(&name, &fields));
     }
 }
 
@@ -96,28 +106,15 @@ fn report(name: &str, result: io::Result<()>) {
 }
 
 /// Makes /dev/block/NAME and, for a partition with a name, /dev/block/by-name/PARTNAME.
-fn add(name: &str) -> io::Result<()> {
-    let uevent = match fs::read_to_string(format!("/sys/class/block/{name}/uevent")) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    let value = |key: &str| {
-        uevent
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
-    };
-    let number = |key| value(key).and_then(|v| v.parse().ok()).unwrap_or(0);
+fn add(name: &str, fields: &[&str]) -> io::Result<()> {
+    let number = |key| value(fields, key).and_then(|v| v.parse().ok()).unwrap_or(0);
     let node = Path::new("/dev/block").join(name);
     if !node.exists() {
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-        mknod(
-            &node,
-            SFlag::S_IFBLK,
-            mode,
-            makedev(number("MAJOR"), number("MINOR")),
-        )?;
+        let device = makedev(number("MAJOR"), number("MINOR"));
+        mknod(&node, SFlag::S_IFBLK, mode, device)?;
     }
-    if let Some(partition) = value("PARTNAME") {
+    if let Some(partition) = value(fields, "PARTNAME") {
         let link = Path::new("/dev/block/by-name").join(partition);
         if !link.exists() {
             symlink(&node, link)?;
@@ -126,7 +123,7 @@ fn add(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn remove(name: &str, partition: Option<String>) -> io::Result<()> {
+fn remove(name: &str, partition: Option<&str>) -> io::Result<()> {
     let ignore_absent = |result: io::Result<()>| match result {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

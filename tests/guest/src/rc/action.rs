@@ -31,6 +31,7 @@ pub const COMMANDS: &[(&str, usize, usize)] = &[
     ("rm", 1, 1),
     ("rmdir", 1, 1),
     ("setprop", 2, 2),
+    ("setrlimit", 3, 3),
     ("start", 1, 1),
     ("stop", 1, 1),
     ("symlink", 2, 2),

@@ -229,7 +229,8 @@ fn ioprio(arguments: &[String]) -> Result<IoPriority, String> {
     })
 }
 
-fn rlimit(arguments: &[String]) -> Result<Rlimit, String> {
+/// `RESOURCE SOFT HARD`, of the option `rlimit` and the command `setrlimit`.
+pub(super) fn rlimit(arguments: &[String]) -> Result<Rlimit, String> {
     let name = arguments[0].to_ascii_lowercase();
     let name = name
         .strip_prefix("rlimit_")

@@ -38,6 +38,16 @@ pub struct Rlimit {
     pub hard: u64,
 }
 
+impl Rlimit {
+    /// Parses `RESOURCE SOFT HARD`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(words: &[String]) -> Result<Self, String> {
+        super::options::rlimit(words)
+    }
+}
+
 /// Type of a socket that init makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {

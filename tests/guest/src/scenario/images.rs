@@ -27,11 +27,13 @@ const EXPECTED: &str = "/images.json";
 const SERVICE: &str = "blockd_images";
 const BLOCK_BYTES: u32 = 4096;
 /// Rounds with warm devices; the host takes the median.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 15;
 /// Every wait for a queue freeze calls one of these once (block/blk-mq.c).
 const FREEZE: &[&str] = &["blk_mq_freeze_queue*", "blk_freeze_queue*"];
 /// Where a freeze waits for the queue to drain: called exactly once in each freeze.
 const FREEZE_WAIT: &str = "blk_mq_freeze_queue_wait";
+/// Traced calls that are told to the host: who froze a queue.
+const SHOWN_CALLS: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One file as the host made it.
@@ -150,6 +152,7 @@ fn attach(
         "attached": nodes.len(),
         "micros": answer.output["elapsed_micros"],
         "freezes": freezes,
+        "first_calls": trace.first_calls(SHOWN_CALLS)?,
         "tool": answer.json(),
     });
     Ok((nodes, line))

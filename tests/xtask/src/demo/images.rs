@@ -62,21 +62,27 @@ pub fn result(lines: &[Value]) -> Result<Value> {
         .collect::<Result<Vec<_>>>()?;
     micros.sort_unstable();
     let median = micros.get(micros.len() / 2).context("no warm round")?;
-    // The worst of all rounds with the product, warm and cold.
-    let ours = || warm.iter().copied().chain([cold]);
-    let attached = ours()
-        .map(|round| number(round, "attached"))
-        .collect::<Result<Vec<_>>>()?;
-    let freezes = ours()
-        .map(|round| number(round, "freezes"))
-        .collect::<Result<Vec<_>>>()?;
+    let total = |key: &str| -> Result<u64> {
+        warm.iter()
+            .map(|round| number(round, key))
+            .sum::<Result<u64>>()
+    };
+    let attached = warm
+        .iter()
+        .copied()
+        .chain([cold])
+        .map(|round| number(round, "attached"));
+    let attached = attached.collect::<Result<Vec<_>>>()?;
     let millis = |micros: u64| micros as f64 / 1000.0;
     Ok(json!({
         "attached": attached.iter().min(),
         "verified": warm[0]["verified"],
-        "queue_freezes": freezes.iter().sum::<u64>(),
+        "queue_freezes": total("freezes")?,
         "milliseconds": millis(*median),
+        "milliseconds_best": millis(micros[0]),
         "milliseconds_cold": millis(number(cold, "micros")?),
+        "queue_freezes_cold": number(cold, "freezes")?,
         "classic_milliseconds": millis(number(classic, "micros")?),
+        "classic_queue_freezes": number(classic, "freezes")?,
     }))
 }

@@ -20,10 +20,12 @@ pub fn run(json: bool) -> Result<()> {
     let equipment = setup::all()?;
     let begin = Instant::now();
     eprintln!("booting recovery with a 4 GiB eMMC; erasing userdata and ragged through binder");
-    let findings = reset::boot(&equipment, "reset")?;
+    let findings = reset::boot(&equipment, "reset", &[])?;
     eprintln!("  the guest ran {:.1} s", findings.seconds);
     eprintln!("booting the system with slow queue freezes; attaching 40 APEX files");
     let (lines, seconds) = images::boot(&equipment)?;
+    let log: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(crate::paths::target().join("vm/run/images/lines.json"), log)?;
     eprintln!("  the guest ran {seconds:.1} s");
     let result = json!({
         "transport": "binder",

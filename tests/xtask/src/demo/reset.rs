@@ -40,13 +40,16 @@ pub struct Findings {
     pub seconds: f64,
 }
 
-/// Boots recovery with the card and runs a scenario.
-pub fn boot(equipment: &Equipment, scenario: &str) -> Result<Findings> {
+/// Boots recovery with the card and runs a scenario; `parameters` are the kernel's.
+pub fn boot(equipment: &Equipment, scenario: &str, parameters: &[String]) -> Result<Findings> {
     let directory = tempfile::Builder::new().prefix("blockd-card-").tempdir()?;
     let server = card::serve(directory.path())?;
     let mut machine = Machine::with_card(equipment, scenario, Mode::Recovery, server.socket())?;
     machine.parameters.push(format!("blockd.wait={LAST_NODE}"));
-    machine.tree.add(TARGETS_FILE, 0o644, Content::File(b"ragged\n".to_vec()));
+    machine.parameters.extend_from_slice(parameters);
+    machine
+        .tree
+        .add(TARGETS_FILE, 0o644, Content::File(b"ragged\n".to_vec()));
     let mut phases = BTreeMap::new();
     let mut before = None;
     let outcome = machine.run(|mark| {

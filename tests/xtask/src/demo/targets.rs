@@ -111,7 +111,7 @@ const ROWS: &[Row] = &[
     (
         "/images/queue_freezes",
         Is(0),
-        "queue freezes in all rounds",
+        "queue freezes in all rounds with devices made ahead",
     ),
     (
         "/images/milliseconds",
