@@ -8,6 +8,7 @@ pub mod board;
 pub mod canary;
 pub mod edges;
 pub mod facts;
+pub mod marker;
 pub mod plan;
 pub mod report;
 pub mod request;
