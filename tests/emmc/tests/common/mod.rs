@@ -1,5 +1,8 @@
 //! A host in virtual time for the card's tests.
 #![allow(dead_code)] // every test binary uses another part
+#[cfg(feature = "machine")]
+pub mod machine;
+
 use emmc::card::{bits, Card, Config, Response, State};
 use emmc::store::{MemStore, Pattern, Store, SECTOR};
 use std::time::Duration;
@@ -172,4 +175,11 @@ pub enum What {
     Pattern,
     Byte(u8),
     Mixed,
+}
+
+/// Sectors around group borders 0|1|2|3 and what they hold.
+pub fn borders(host: &mut Host) -> Vec<What> {
+    [0, 1023, 1024, 2047, 2048, 3071, 3072]
+        .map(|s| host.what(s))
+        .to_vec()
 }
