@@ -7,7 +7,8 @@ use std::io::Write;
 
 /// Sends lines of at least `level` to where they belong. A second call changes nothing.
 pub fn init(level: LevelFilter) {
-    #[cfg(target_os = "android")]
+    // Recovery has no library of it either.
+    #[cfg(all(target_os = "android", not(blockd_recovery)))]
     if !std::path::Path::new("/sbin/recovery").exists()
         && !std::path::Path::new("/system/bin/recovery").exists()
     {
