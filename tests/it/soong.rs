@@ -2,14 +2,17 @@
 //! way Soong builds them, Android.bp names what exists, the policy compiles and says what it must.
 
 mod aidl;
+mod bp;
 mod rustc;
 mod stub;
 
 use crate::case::{Case, Outcome};
 use crate::needs::{Need, Needs};
-use rustc::{aidl_sources, project, Bench, Shape, MODULES};
+use bp::{Properties, Value};
+use rustc::{aidl_sources, project, read, rust_modules, Bench, Shape};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// The cases.
 pub fn cases(_needs: &Needs) -> Vec<Case> {
@@ -25,12 +28,15 @@ pub fn cases(_needs: &Needs) -> Vec<Case> {
         .needs(&compilers),
         Case::new("soong::faults_do_not_compile", faults_do_not_compile).needs(&compilers),
         Case::new("soong::the_generator_refuses", the_generator_refuses).needs(&[Need::Host]),
+        Case::new("soong::android_bp_names_what_exists", names_what_exists).needs(&[Need::Host]),
+        Case::new("soong::android_bp_is_formatted", is_formatted)
+            .needs(&[Need::Host, Need::Program("bpfmt")]),
     ]
 }
 
 fn compiles(name: &str, shape: Shape) -> Outcome {
-    let bench = Bench::new(name, shape)?;
-    for module in &MODULES {
+    let mut bench = Bench::new(name, shape)?;
+    for module in &rust_modules()? {
         bench.check(project(), module)?;
     }
     Ok(())
@@ -59,10 +65,14 @@ const FAULTS: [(&str, &str, &str); 5] = [
 
 /// The check finds what it is for.
 fn faults_do_not_compile() -> Outcome {
-    let bench = Bench::new("faults", Shape::Writer)?;
+    let mut bench = Bench::new("faults", Shape::Writer)?;
     let copy = tempfile::tempdir().map_err(|e| e.to_string())?;
     copy_tree(&project().join("src"), &copy.path().join("src"))?;
-    let library = &MODULES[0];
+    let modules = rust_modules()?;
+    let library = modules
+        .iter()
+        .find(|module| module.text("name") == Some("libblockd"))
+        .ok_or("Android.bp has no libblockd")?;
     // So that what fails below fails by its fault.
     bench.check(copy.path(), library)?;
     for (file, line, says) in FAULTS {
@@ -131,4 +141,64 @@ fn the_generator_refuses() -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Every path in Android.bp is there; Soong would refuse the whole tree otherwise.
+fn names_what_exists() -> Outcome {
+    const PATHS: [&str; 5] = [
+        "init_rc",
+        "license_text",
+        "local_include_dir",
+        "src",
+        "srcs",
+    ];
+    fn walk(properties: &Properties, found: &mut Vec<String>) {
+        for (name, value) in properties {
+            match value {
+                Value::Map(inner) => walk(inner, found),
+                Value::Text(path) if PATHS.contains(&name.as_str()) => found.push(path.clone()),
+                Value::List(paths) if PATHS.contains(&name.as_str()) => {
+                    found.extend(paths.iter().cloned());
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut paths = Vec::new();
+    for module in bp::modules(&read("Android.bp")?)? {
+        walk(&module.properties, &mut paths);
+    }
+    for name in [
+        "LICENSE",
+        "rc/blockd.rc",
+        "rc/blockd.recovery.rc",
+        "src/lib.rs",
+    ] {
+        if !paths.iter().any(|path| path == name) {
+            return Err(format!("Android.bp does not name {name}"));
+        }
+    }
+    for path in &paths {
+        // The one glob is that of the AIDL files.
+        let path = path.strip_suffix("/*.aidl").unwrap_or(path);
+        if !project().join(path).exists() {
+            return Err(format!("Android.bp names {path}, which is not there"));
+        }
+    }
+    Ok(())
+}
+
+/// bpfmt ends with 0 whatever it finds: it prints the difference.
+fn is_formatted() -> Outcome {
+    let output = Command::new("bpfmt")
+        .arg("-d")
+        .arg(project().join("Android.bp"))
+        .output()
+        .map_err(|e| format!("bpfmt: {e}"))?;
+    if output.status.success() && output.stdout.is_empty() {
+        return Ok(());
+    }
+    Err([output.stdout, output.stderr]
+        .map(|text| String::from_utf8_lossy(&text).into_owned())
+        .concat())
 }

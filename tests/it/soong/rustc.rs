@@ -1,6 +1,8 @@
-//! Type-checks the product as Soong builds it: bare rustc, `cfg(soong)`, no build script, no
-//! `CARGO_*` in the environment, one root per module, stubs of libbinder_rs and of the AIDL crate.
+//! Type-checks the Rust modules of Android.bp as Soong builds them: bare rustc, `cfg(soong)`, no
+//! build script, no `CARGO_*` in the environment, only the crates that `rustlibs` names, stubs of
+//! libbinder_rs and of the AIDL crate.
 
+use super::bp::{self, Module};
 use super::stub;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,67 +20,64 @@ pub enum Shape {
     File,
 }
 
-/// A root module of Android.bp.
-pub struct Module {
-    name: &'static str,
-    root: &'static str,
-    kind: &'static [&'static str],
-    /// The crates that its `rustlibs` name, besides blockd, binder and dev_blockd.
-    crates: &'static [&'static str],
-    /// Built against libblockd.
-    on_library: bool,
-}
-
-const LIBRARY: Module = Module {
-    name: "blockd",
-    root: "src/lib.rs",
-    kind: &["--crate-type", "lib"],
-    crates: &["log", "nix"],
-    on_library: false,
-};
-
-/// Everything that Android.bp builds from src; the library first.
-pub const MODULES: [Module; 4] = [
-    LIBRARY,
-    Module {
-        name: "blockd_bin",
-        root: "src/main.rs",
-        kind: &["--crate-type", "bin"],
-        crates: &["log"],
-        on_library: true,
-    },
-    Module {
-        name: "blockctl",
-        root: "src/bin/blockctl/main.rs",
-        kind: &["--crate-type", "bin"],
-        crates: &["clap", "log", "nix", "serde_json"],
-        on_library: true,
-    },
-    Module {
-        name: "blockd_test",
-        root: "src/lib.rs",
-        kind: &["--test"],
-        crates: &["apexgen", "log", "nix", "quickcheck", "tempfile"],
-        on_library: false,
-    },
+/// Modules of AOSP, and the crate of each.
+const OF_AOSP: [(&str, &str); 8] = [
+    ("dev.blockd-rust", "dev_blockd"),
+    ("libbinder_rs", "binder"),
+    ("libclap", "clap"),
+    ("liblog_rust", "log"),
+    ("libnix", "nix"),
+    ("libquickcheck", "quickcheck"),
+    ("libserde_json", "serde_json"),
+    ("libtempfile", "tempfile"),
 ];
 
 /// Names, and the libraries of these names.
-type Crates = BTreeMap<String, PathBuf>;
+type Libraries = BTreeMap<String, PathBuf>;
 
 /// A folder with what the modules are built against.
 pub struct Bench {
     dir: PathBuf,
     /// Where rustc is searched.
     path: String,
-    /// Crates that Cargo has built.
-    crates: &'static Crates,
+    /// By module: AOSP's, then ours as they are checked.
+    libraries: Libraries,
     shape: Shape,
+}
+
+/// What rustc is told of one crate.
+struct Job<'a> {
+    /// Of the module; its results go to a folder of this name.
+    module: &'a str,
+    crate_name: &'a str,
+    root: &'a Path,
+    kind: &'a [&'a str],
+    cfgs: &'a [String],
+    rustlibs: &'a [String],
 }
 
 /// The project.
 pub fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Text of a file of the project.
+///
+/// # Errors
+/// With its path.
+pub fn read(path: &str) -> Result<String, String> {
+    fs::read_to_string(project().join(path)).map_err(|e| format!("{path}: {e}"))
+}
+
+/// Every module of Android.bp that has Rust in it, in its order.
+///
+/// # Errors
+/// What is not understood of the file.
+pub fn rust_modules() -> Result<Vec<Module>, String> {
+    const KINDS: [&str; 3] = ["rust_library", "rust_binary", "rust_test"];
+    let mut modules = bp::modules(&read("Android.bp")?)?;
+    modules.retain(|module| KINDS.contains(&module.kind.as_str()));
+    Ok(modules)
 }
 
 /// The sources of the AIDL interfaces, path and text.
@@ -87,11 +86,12 @@ pub fn project() -> &'static Path {
 /// A file that cannot be read.
 pub fn aidl_sources() -> Result<Vec<(String, String)>, String> {
     let mut sources = Vec::new();
-    let dir = project().join("aidl/dev/blockd");
-    for entry in fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))? {
-        let path = entry.map_err(|e| e.to_string())?.path();
-        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        sources.push((path.display().to_string(), text));
+    let dir = "aidl/dev/blockd";
+    for entry in fs::read_dir(project().join(dir)).map_err(|e| format!("{dir}: {e}"))? {
+        let name = entry.map_err(|e| e.to_string())?.file_name();
+        let path = format!("{dir}/{}", name.to_string_lossy());
+        let text = read(&path)?;
+        sources.push((path, text));
     }
     Ok(sources)
 }
@@ -108,118 +108,149 @@ impl Bench {
         // Nothing of an earlier run may be found instead of a new one.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let bench = Bench {
+        let of_cargo = built_by_cargo()?;
+        let libraries = OF_AOSP
+            .iter()
+            .filter_map(|(module, name)| Some(((*module).to_owned(), of_cargo.get(*name)?.clone())))
+            .collect();
+        let mut bench = Bench {
             dir,
             path: std::env::var("PATH").unwrap_or_default(),
-            crates: built_by_cargo()?,
+            libraries,
             shape,
         };
         let generated = bench.dir.join("dev_blockd.rs");
         fs::write(&generated, stub::generate(&aidl_sources()?)?).map_err(|e| e.to_string())?;
-        let library = ["--crate-type", "lib"];
-        let stub = project().join("tests/binder-stub/src/lib.rs");
-        bench.rustc("binder", &stub, &library, &[])?;
-        bench.rustc("dev_blockd", &generated, &library, &["binder"])?;
+        let mut job = Job {
+            module: "libbinder_rs",
+            crate_name: "binder",
+            root: &project().join("tests/binder-stub/src/lib.rs"),
+            kind: &["--crate-type", "lib"],
+            cfgs: &[],
+            rustlibs: &[],
+        };
+        bench.rustc(&job)?;
+        job.module = "dev.blockd-rust";
+        job.crate_name = "dev_blockd";
+        job.root = &generated;
+        let rustlibs = ["libbinder_rs".to_owned()];
+        job.rustlibs = &rustlibs;
+        bench.rustc(&job)?;
         Ok(bench)
     }
 
-    /// Type-checks one module of the sources below `root`.
+    /// Type-checks one module, with the sources below `root`.
     ///
     /// # Errors
-    /// What rustc says.
-    pub fn check(&self, root: &Path, module: &Module) -> Result<(), String> {
-        let mut crates = module.crates.to_vec();
-        crates.extend(["binder", "dev_blockd"]);
-        if module.on_library {
-            crates.push("blockd");
+    /// What is not understood of it; what rustc says.
+    pub fn check(&mut self, root: &Path, module: &Module) -> Result<(), String> {
+        let (Some(name), [source]) = (module.text("name"), module.list("srcs")) else {
+            return Err(format!("a {} without name or root", module.kind));
+        };
+        let edition = module.text("edition");
+        if edition != Some("2021") || module.text("lints") != Some("android") {
+            return Err(format!("{name} has other lints or another edition"));
         }
-        self.rustc(module.name, &root.join(module.root), module.kind, &crates)
+        let kind: &[&str] = match module.kind.as_str() {
+            "rust_library" => &["--crate-type", "lib"],
+            "rust_binary" => &["--crate-type", "bin"],
+            _ => &["--test"],
+        };
+        self.rustc(&Job {
+            module: name,
+            crate_name: module.text("crate_name").unwrap_or(name),
+            root: &root.join(source),
+            kind,
+            cfgs: module.list("cfgs"),
+            rustlibs: module.list("rustlibs"),
+        })
     }
 
-    fn rustc(&self, name: &str, root: &Path, kind: &[&str], crates: &[&str]) -> Result<(), String> {
+    fn rustc(&mut self, job: &Job<'_>) -> Result<(), String> {
+        let dir = self.dir.join(job.module);
         let mut command = Command::new("rustc");
         command
             .env_clear()
             .env("PATH", &self.path)
             .current_dir(&self.dir)
-            .args(["--crate-name", name, "--edition", "2021"])
-            .args(kind)
-            .args(["--emit", "metadata", "--cfg", "soong"])
-            .args([
-                "--check-cfg",
-                "cfg(soong, binder_dump_file, blockd_recovery, test)",
-            ])
-            // The lints of `lints: "android"`, which are the default.
+            .args(["--crate-name", job.crate_name, "--edition", "2021"])
+            .args(job.kind)
+            .args(["--emit", "metadata", "--check-cfg"])
+            .arg("cfg(soong, binder_dump_file, blockd_recovery, test)")
+            // The lints of `lints: "android"`.
             .args(["-D", "warnings", "-D", "missing-docs"])
-            .args(["-D", "unsafe_op_in_unsafe_fn"])
-            .arg("--out-dir")
-            .arg(&self.dir);
+            .args(["-D", "unsafe_op_in_unsafe_fn"]);
+        command.arg("--out-dir").arg(&dir);
+        for cfg in job.cfgs {
+            command.args(["--cfg", cfg]);
+        }
         if matches!(self.shape, Shape::File) {
             command.args(["--cfg", "binder_dump_file"]);
         }
-        for name in crates {
-            // Our own are in the folder already.
-            let path = match self.crates.get(*name) {
-                Some(path) => path.clone(),
-                None => self.dir.join(format!("lib{name}.rmeta")),
+        // What is reached through another crate only.
+        for folder in self.libraries.values().filter_map(|path| path.parent()) {
+            command.args(["-L", &format!("dependency={}", folder.display())]);
+        }
+        for module in job.rustlibs {
+            let path = self
+                .libraries
+                .get(module)
+                .ok_or_else(|| format!("{}: where is {module}?", job.module))?;
+            let name = match OF_AOSP.iter().find(|(aosp, _)| aosp == module) {
+                Some((_, name)) => (*name).to_owned(),
+                None => crate_of(path),
             };
-            let of_crate = format!("{name}={}", path.display());
-            command.args(["--extern", &of_crate]);
-            if let Some(dir) = path.parent() {
-                command.args(["-L", &format!("dependency={}", dir.display())]);
-            }
+            command.args(["--extern", &format!("{name}={}", path.display())]);
         }
         let output = command
-            .arg(root)
+            .arg(job.root)
             .output()
             .map_err(|e| format!("rustc: {e}"))?;
-        if output.status.success() {
-            return Ok(());
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{}: {text}", job.module));
         }
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        let library = dir.join(format!("lib{}.rmeta", job.crate_name));
+        self.libraries.insert(job.module.to_owned(), library);
+        Ok(())
     }
 }
 
-/// The libraries that the product's own tests are built with: the command by which a run of all
-/// tests has built them, so that nothing is built twice. Cargo is asked once.
-fn built_by_cargo() -> Result<&'static Crates, String> {
-    static CRATES: LazyLock<Result<Crates, String>> = LazyLock::new(ask_cargo);
-    CRATES.as_ref().map_err(Clone::clone)
+/// `blockd` of `…/libblockd.rmeta`.
+fn crate_of(library: &Path) -> String {
+    let stem = library.file_stem().unwrap_or_default().to_string_lossy();
+    stem.trim_start_matches("lib").to_owned()
 }
 
-fn ask_cargo() -> Result<Crates, String> {
+/// The libraries that the product's own tests are built with, by crate: the command by which a run
+/// of all tests has built them, so that nothing is built twice. Cargo is asked once.
+fn built_by_cargo() -> Result<&'static Libraries, String> {
+    static LIBRARIES: LazyLock<Result<Libraries, String>> = LazyLock::new(ask_cargo);
+    LIBRARIES.as_ref().map_err(Clone::clone)
+}
+
+fn ask_cargo() -> Result<Libraries, String> {
     let output = Command::new("cargo")
         .current_dir(project())
-        .args([
-            "test",
-            "--no-run",
-            "--quiet",
-            "--package",
-            "blockd",
-            "--lib",
-        ])
-        .args(["--message-format", "json"])
+        .args(["test", "--no-run", "--quiet", "--package", "blockd"])
+        .args(["--lib", "--message-format", "json"])
         .output()
         .map_err(|e| format!("cargo: {e}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let mut crates = Crates::new();
+    let mut libraries = Libraries::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let message: Value = serde_json::from_str(line).map_err(|e| e.to_string())?;
-        let Some(name) = message["target"]["name"].as_str() else {
-            continue;
-        };
         let library = message["filenames"]
             .as_array()
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
             .find(|file| file.ends_with(".rlib"));
-        // Ours is what is to be checked, not what Cargo has made of it.
-        if let (Some(library), false) = (library, name == "blockd") {
-            crates.insert(name.replace('-', "_"), PathBuf::from(library));
+        if let (Some(name), Some(library)) = (message["target"]["name"].as_str(), library) {
+            libraries.insert(name.replace('-', "_"), PathBuf::from(library));
         }
     }
-    Ok(crates)
+    Ok(libraries)
 }
