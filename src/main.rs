@@ -23,6 +23,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    blockd::uapi::process::reserve_descriptors();
     blockd::logger::init(log::LevelFilter::Info);
     let machine = Machine {
         storage: Arc::new(Host::new()),

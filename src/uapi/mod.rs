@@ -7,3 +7,4 @@
 pub mod block;
 pub mod loops;
 pub mod mmc;
+pub mod process;

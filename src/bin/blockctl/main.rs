@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             };
         }
     };
+    blockd::uapi::process::reserve_descriptors();
     blockd::logger::init(match (cli.quiet, cli.verbose) {
         // In this process the service's log would only say the failure twice.
         (_, 0) if cli.connect == Place::Local => log::LevelFilter::Off,
