@@ -276,3 +276,45 @@ fn a_busy_card_only_takes_status_stop_and_selection() {
     h.wait();
     h.ok(17, 0);
 }
+
+#[test]
+fn a_reliable_write_replaces_what_the_cache_holds() {
+    let mut h = Host::new(Fields::default());
+    h.write(8, 2, 1, false);
+    h.write(8, 1, 2, true);
+    assert_eq!([8, 9].map(|s| h.what(s)), [What::Byte(2), What::Byte(1)]);
+    assert_eq!(h.card.dirty_sectors(0..100), 1);
+    h.switch(32, 1);
+    after_cut(&mut h);
+    assert_eq!([8, 9].map(|s| h.what(s)), [What::Byte(2), What::Byte(1)]);
+}
+
+#[test]
+fn a_power_cut_forgets_secure_trim_marks() {
+    let mut h = Host::with_pattern(Fields::default());
+    h.erase(10, 19, argument::SECURE_TRIM_1);
+    after_cut(&mut h);
+    assert_eq!(h.erase(10, 19, argument::SECURE_TRIM_2), (0, 0));
+    assert_eq!(h.what(10), What::Pattern);
+}
+
+#[test]
+fn a_reset_log_does_not_book_old_time_on_new_entries() {
+    let timing = Timing {
+        reliable_us: 300,
+        ..Timing::zero()
+    };
+    let mut h = Host::new(Config {
+        timing,
+        ..Fields::default().into()
+    });
+    h.ok(23, 1 | 1 << 31);
+    h.ok(25, 0);
+    h.card.log.reset();
+    h.ok(13, 1 << 16);
+    h.ok(13, 1 << 16);
+    h.card.write_data(h.now, &[1; 512]).expect("data");
+    let times: Vec<u64> = h.card.log.entries.iter().map(|e| e.busy_us).collect();
+    assert_eq!(times, [0, 0]);
+    assert_eq!(h.card.log.busy_of(25), us(300));
+}

@@ -292,6 +292,23 @@ fn a_client_drives_the_card() {
     c.transfer(18, 2000, 4);
     assert!(c.data(4).iter().all(|b| *b == 0));
 
+    // the line stays high until the driver clears the cause: an unmask fires again
+    c.set(0x08, 1 << 16);
+    c.set(0x0c, (13 << 8 | 2) << 16);
+    let unmask = words(&[20, 0x11, 0, 0, 1]);
+    c.call(8, &unmask, None).expect("UNMASK");
+    c.interrupts();
+    c.call(8, &unmask, None).expect("UNMASK");
+    assert_eq!(c.interrupts(), 1);
+    c.set(0x30, u32::MAX);
+    c.call(8, &unmask, None).expect("UNMASK");
+    assert_eq!(c.interrupts(), 0);
+    // what the status enable register masks is not even latched
+    c.set(0x34, 0);
+    c.set(0x0c, (13 << 8 | 2) << 16);
+    assert_eq!(c.reg(0x30), 0);
+    c.set(0x34, u32::MAX);
+
     // memory that is gone is an ADMA error
     let mut unmap = words(&[24, 0]);
     unmap.extend(RAM.to_le_bytes());

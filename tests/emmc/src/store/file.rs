@@ -112,6 +112,7 @@ impl Store for FileStore {
             if data >= range.end {
                 break;
             }
+            // at least one sector further, also where a file system counts finer than we do
             let hole = self
                 .seek(SeekFrom::Hole(data * size), end)?
                 .div_ceil(size)
