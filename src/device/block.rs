@@ -18,6 +18,9 @@ pub enum Access {
     /// O_RDWR | O_EXCL: claims it. Mounts, swap, device-mapper and other claims are refused by the
     /// kernel from then on; loop devices are not.
     Claim,
+    /// The same, and every write is on the medium when it returns (O_DSYNC): a write of one block
+    /// is a reliable write on an eMMC, and cannot tear.
+    Update,
 }
 
 /// An open block device. All I/O is O_DIRECT; offsets and lengths are multiples of the logical
@@ -29,6 +32,8 @@ pub trait Block: Send + Sync {
     fn write_at(&self, offset: Bytes, data: &[u8]) -> Result<(), Errno>;
     /// fdatasync: what was written is on the medium as far as the kernel can make it so.
     fn sync(&self) -> Result<(), Errno>;
+    /// BLKSECDISCARD or BLKDISCARD: lets the kernel erase a range, in commands of its own choice.
+    fn discard(&self, offset: Bytes, length: Bytes, secure: bool) -> Result<(), Errno>;
     /// BLKFLSBUF: writes dirty pages of this node, then drops its page cache.
     fn flush_buffers(&self) -> Result<(), Errno>;
     /// BLKROGET.
@@ -51,6 +56,7 @@ impl Node {
         let flags = match access {
             Access::Read => OFlag::O_RDONLY,
             Access::Claim => OFlag::O_RDWR | OFlag::O_EXCL,
+            Access::Update => OFlag::O_RDWR | OFlag::O_EXCL | OFlag::O_DSYNC,
         };
         let fd = open(
             path,
@@ -73,6 +79,10 @@ impl Block for Node {
 
     fn sync(&self) -> Result<(), Errno> {
         self.0.sync_data().map_err(errno)
+    }
+
+    fn discard(&self, offset: Bytes, length: Bytes, secure: bool) -> Result<(), Errno> {
+        uapi::block::discard(self.0.as_fd(), offset.0, length.0, secure)
     }
 
     fn flush_buffers(&self) -> Result<(), Errno> {

@@ -17,6 +17,7 @@ pub mod field {
     #![allow(missing_docs)]
     pub const FLUSH_CACHE: u8 = 32;
     pub const CACHE_CTRL: usize = 33;
+    pub const SANITIZE_START: u8 = 165;
     pub const WR_REL_PARAM: usize = 166;
     pub const ERASE_GROUP_DEF: usize = 175;
     pub const ERASED_MEM_CONT: usize = 181;
@@ -128,6 +129,16 @@ impl ExtCsd {
     /// SEC_ERASE_MULT, the factor of a secure erase over an erase.
     pub fn sec_erase_mult(&self) -> u8 {
         self.0[field::SEC_ERASE_MULT]
+    }
+
+    /// SEC_TRIM_MULT, the factor of a secure trim over an erase.
+    pub fn sec_trim_mult(&self) -> u8 {
+        self.0[field::SEC_TRIM_MULT]
+    }
+
+    /// TRIM_MULT, in units of 300 ms per erase group.
+    pub fn trim_mult(&self) -> u8 {
+        self.0[field::TRIM_MULT]
     }
 
     /// What makes the register unusable for planning, or `None` where it is plausible.

@@ -86,6 +86,13 @@ impl Command {
     }
 }
 
+/// `CMD38 0x80000000`.
+impl std::fmt::Display for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CMD{} {:#010x}", self.index, self.argument)
+    }
+}
+
 /// A card. Addresses inside commands are absolute; range safety is the caller's alone, since the
 /// kernel checks neither bounds nor mounts nor a read-only flag on this path.
 pub trait Mmc: Send + Sync {
@@ -164,6 +171,10 @@ pub mod status {
         (1 << 25, "DEVICE_IS_LOCKED"),
     ];
 
+    /// ERASE_SEQ_ERROR.
+    pub const ERASE_SEQ_ERROR: u32 = 1 << 28;
+    /// ERASE_RESET: a command that is no part of an erase sequence has ended it.
+    pub const ERASE_RESET: u32 = 1 << 13;
     /// READY_FOR_DATA.
     pub const READY_FOR_DATA: u32 = 1 << 8;
     /// CURRENT_STATE value `tran`.

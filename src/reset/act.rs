@@ -6,7 +6,7 @@ use crate::device::{Access, Block, DirectBuffer, Mmc, Storage};
 use crate::error::{Code, Failure, Result};
 use crate::reset::board::{Board, Extent};
 use crate::reset::canary;
-use crate::reset::plan::{Chunk, Plan, TargetPlan};
+use crate::reset::plan::{Act, Chunk, Plan, Sanitize, TargetPlan};
 use crate::reset::step::Step;
 use crate::units::{Bytes, SectorRange, Sectors};
 use nix::errno::Errno;
@@ -18,7 +18,8 @@ pub(super) const PIECE: Sectors = Sectors(1024);
 
 /// The open devices of a run. The claims last as long as this lives.
 pub(super) struct Claimed {
-    pub mmc: Box<dyn Mmc>,
+    /// The card; `None` where the disk is no eMMC.
+    pub mmc: Option<Box<dyn Mmc>>,
     pub disk: Box<dyn Block>,
     pub targets: Vec<Box<dyn Block>>,
     /// The larger of the nodes' logical block sizes: the unit of canaries and samples.
@@ -34,6 +35,19 @@ pub(super) struct Run<'a> {
     pub cancel: &'a AtomicBool,
     pub steps: Vec<(Step, Duration)>,
     pub warnings: Vec<String>,
+    /// True once something was written that is not ours to take back.
+    pub destructive: bool,
+    /// What was sent to each range, in the order of the plan.
+    pub sent: Vec<Sent>,
+}
+
+/// What was sent to one range.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    /// Commands with their answers.
+    pub commands: Vec<Command>,
+    /// Time of its acts.
+    pub time: Duration,
 }
 
 impl Run<'_> {
@@ -51,10 +65,10 @@ impl Run<'_> {
                 step.name(),
                 format!("cancelled before the step {step}"),
             )
-            .remedy(if self.steps.iter().any(|(s, _)| *s >= Step::Canaries) {
-                "parts of the range are overwritten already; run the reset again"
+            .remedy(if self.destructive {
+                "parts of the range are gone already, others are not: run the reset again"
             } else {
-                "nothing was written"
+                "nothing was touched"
             }));
         }
         self.board.step(step, extent);
@@ -116,7 +130,8 @@ pub(super) fn claim(storage: &dyn Storage, plan: &Plan) -> Result<Claimed> {
         targets.push(block);
     }
     let disk = open(&plan.disk, Access::Read)?;
-    let mmc = storage.open_mmc(&plan.disk).map_err(|errno| {
+    let mmc = plan.rca.map(|_| storage.open_mmc(&plan.disk)).transpose();
+    let mmc = mmc.map_err(|errno| {
         Failure::new(
             Code::Permission,
             Step::Claim.name(),
@@ -130,8 +145,23 @@ pub(super) fn claim(storage: &dyn Storage, plan: &Plan) -> Result<Claimed> {
         .map_err(|e| device(Step::Claim, &plan.disk, e))?;
     let block = Bytes(u64::from(block))
         .to_sectors()
-        .filter(|b| !b.is_zero() && plan.erase_group.0 % b.0 == 0)
+        .filter(|b| !b.is_zero())
         .ok_or_else(|| device(Step::Claim, "a block size that is no sector", Errno::EINVAL))?;
+    for target in &plan.targets {
+        let range = target.range;
+        if range.start.0 % block.0 != 0 || range.length.0 % block.0 != 0 {
+            return Err(Failure::new(
+                Code::OutOfRange,
+                Step::Claim.name(),
+                format!(
+                    "{} does not start and end on blocks of {}",
+                    target.partition.name,
+                    block.to_bytes()
+                ),
+            )
+            .remedy("choose offset and length as multiples of the disk's block size"));
+        }
+    }
     Ok(Claimed {
         mmc,
         disk,
@@ -163,17 +193,7 @@ pub(super) fn flush_card(step: Step, plan: &Plan, claimed: &Claimed) -> Result<(
     }
     if plan.flush_by_switch {
         let mut flush = Command::switch(crate::device::ext_csd::field::FLUSH_CACHE, 1);
-        claimed
-            .mmc
-            .cmd(&mut flush)
-            .map_err(|e| device(step, "CMD6 FLUSH_CACHE", e))?;
-        if status::has_error(flush.response) {
-            return Err(Failure::new(
-                Code::DeviceError,
-                step.name(),
-                format!("CMD6 FLUSH_CACHE: {}", status::error_names(flush.response)),
-            ));
-        }
+        send(step, claimed, &mut flush, "FLUSH_CACHE")?;
     }
     Ok(())
 }
@@ -184,9 +204,10 @@ pub(super) fn inside(target: &TargetPlan, sector: Sectors) -> Bytes {
 }
 
 /// Writes a canary at every sample position and puts them onto the medium.
-pub(super) fn canaries(run: &Run<'_>, claimed: &Claimed) -> Result<()> {
+pub(super) fn canaries(run: &mut Run<'_>, claimed: &Claimed) -> Result<()> {
     let mut buffer = DirectBuffer::new(claimed.block.to_bytes().0 as usize);
     let mut done = 0;
+    run.destructive = true;
     for (target, block) in run.plan.targets.iter().zip(&claimed.targets) {
         for position in target.sample_blocks(claimed.block) {
             canary::fill(&mut buffer, run.seed, position);
@@ -206,18 +227,115 @@ pub(super) fn canaries(run: &Run<'_>, claimed: &Claimed) -> Result<()> {
     flush_card(Step::Canaries, run.plan, claimed)
 }
 
-/// Overwrites the ragged edges: a seeded pattern, then the erased value, each put onto the medium,
-/// so that they read like the middle. Real writes: BLKZEROOUT may be sent as TRIM.
-pub(super) fn edges(run: &Run<'_>, claimed: &Claimed) -> Result<()> {
-    for pass in [Pass::Pattern, Pass::Erased] {
-        for (target, block) in run.plan.targets.iter().zip(&claimed.targets) {
-            for edge in target.parts.edges() {
-                overwrite(run, target, block.as_ref(), edge, pass)?;
+/// One command that must succeed.
+fn send(step: Step, claimed: &Claimed, command: &mut Command, name: &str) -> Result<()> {
+    let Some(mmc) = &claimed.mmc else {
+        return Ok(());
+    };
+    let sent = mmc.cmd(command);
+    if status::has_error(command.response) {
+        let names = status::error_names(command.response);
+        return Err(Failure::new(
+            Code::DeviceError,
+            step.name(),
+            format!("{name} ({command}): {names}"),
+        )
+        .remedy("look into dmesg for mmc errors, and run the reset again"));
+    }
+    sent.map_err(|e| device(step, &format!("{name} ({command})"), e))
+}
+
+/// Carries the acts of one kind out, range by range. Overwriting is done in two passes, each put
+/// onto the medium, so that it reads like the rest: a seeded pattern, then the erased value. They
+/// are real writes, since BLKZEROOUT may be sent as TRIM.
+pub(super) fn acts(run: &mut Run<'_>, claimed: &Claimed, step: Step, index: usize) -> Result<()> {
+    let target = &run.plan.targets[index];
+    let acts = if step == Step::Edges {
+        &target.edges
+    } else {
+        &target.middle
+    };
+    let total: u64 = acts.iter().map(|act| act.range().length.to_bytes().0).sum();
+    let start = run.storage.now();
+    let mut done = 0;
+    for act in acts {
+        let bytes = act.range().length.to_bytes().0;
+        let limit = match act {
+            Act::Commands(chunk) => Some(chunk.limit),
+            _ => None,
+        };
+        // One opaque command tells nothing about how far it is.
+        let extent = Extent {
+            done: (acts.len() > 1).then_some(done),
+            total: Some(total),
+            limit,
+        };
+        let result = run.step(step, extent, |run| {
+            run.destructive = true;
+            match act {
+                Act::Commands(chunk) => {
+                    let commands = erase(run, claimed, chunk)?;
+                    run.sent[index].commands.extend(commands);
+                    Ok(())
+                }
+                Act::Discard { range, secure } => discard(claimed, target, index, *range, *secure),
+                Act::Overwrite(range) => overwrite(run, claimed, index, *range, step),
             }
-        }
-        flush_card(Step::Edges, run.plan, claimed)?;
+        });
+        run.sent[index].time += run.storage.now() - start;
+        result?;
+        done += bytes;
     }
     Ok(())
+}
+
+fn discard(
+    claimed: &Claimed,
+    target: &TargetPlan,
+    index: usize,
+    range: SectorRange,
+    secure: bool,
+) -> Result<()> {
+    let name = if secure {
+        "BLKSECDISCARD"
+    } else {
+        "BLKDISCARD"
+    };
+    let block = claimed.targets[index].as_ref();
+    block
+        .discard(inside(target, range.start), range.length.to_bytes(), secure)
+        .map_err(|errno| match errno {
+            Errno::EOPNOTSUPP => Failure::new(
+                Code::Unsupported,
+                Step::Erase.name(),
+                format!("{} has no {name}", target.partition.node),
+            )
+            .errno(errno)
+            .remedy("use overwrite"),
+            _ => device(
+                Step::Erase,
+                &format!("{name} on {}", target.partition.node),
+                errno,
+            ),
+        })
+}
+
+/// SANITIZE: the card purges every page that is not mapped, of the whole user area.
+pub(super) fn sanitize(run: &Run<'_>, claimed: &Claimed, plan: &Sanitize) -> Result<()> {
+    let start = run.storage.now();
+    let mut command = plan.command;
+    match send(Step::Sanitize, claimed, &mut command, "SANITIZE_START") {
+        Err(failure) if failure.errno != Some(Errno::ETIMEDOUT) => return Err(failure),
+        _ => {}
+    }
+    wait_ready(
+        run,
+        claimed,
+        Step::Sanitize,
+        "SANITIZE_START",
+        start + plan.limit,
+    )
+    .map(drop)
 }
 
 #[derive(Clone, Copy)]
@@ -228,21 +346,26 @@ enum Pass {
 
 fn overwrite(
     run: &Run<'_>,
-    target: &TargetPlan,
-    block: &dyn Block,
-    edge: SectorRange,
-    pass: Pass,
+    claimed: &Claimed,
+    index: usize,
+    range: SectorRange,
+    step: Step,
 ) -> Result<()> {
+    let target = &run.plan.targets[index];
+    let block = claimed.targets[index].as_ref();
     let mut buffer = DirectBuffer::new(PIECE.to_bytes().0 as usize);
-    for piece in pieces(edge) {
-        let length = piece.length.to_bytes().0 as usize;
-        match pass {
-            Pass::Pattern => canary::pattern(&mut buffer[..length], run.seed, piece.start),
-            Pass::Erased => buffer[..length].fill(run.plan.erased_value),
+    for pass in [Pass::Pattern, Pass::Erased] {
+        for piece in pieces(range) {
+            let length = piece.length.to_bytes().0 as usize;
+            match pass {
+                Pass::Pattern => canary::pattern(&mut buffer[..length], run.seed, piece.start),
+                Pass::Erased => buffer[..length].fill(run.plan.erased_value),
+            }
+            block
+                .write_at(inside(target, piece.start), &buffer[..length])
+                .map_err(|e| device(step, &format!("overwriting {piece}"), e))?;
         }
-        block
-            .write_at(inside(target, piece.start), &buffer[..length])
-            .map_err(|e| device(Step::Edges, &format!("overwriting {piece}"), e))?;
+        flush_card(step, run.plan, claimed)?;
     }
     Ok(())
 }
@@ -263,24 +386,39 @@ pub(super) fn pieces(range: SectorRange) -> impl Iterator<Item = SectorRange> {
     })
 }
 
-/// Sends one CMD35/36/38 sequence and judges every answer.
-pub(super) fn erase(run: &mut Run<'_>, claimed: &Claimed, chunk: &Chunk) -> Result<Vec<Command>> {
+/// Sends one CMD35/36/38 sequence and judges every answer. Where the card says that another command
+/// came in between (the ioctl path does not hold periodic retuning off), it is sent once more.
+fn erase(run: &mut Run<'_>, claimed: &Claimed, chunk: &Chunk) -> Result<Vec<Command>> {
+    const RESET: u32 = status::ERASE_RESET | status::ERASE_SEQ_ERROR;
+    let first = sequence(run, claimed, chunk);
+    let Err((failure, answers)) = first else {
+        return first.map_err(|(failure, _)| failure);
+    };
+    if answers & RESET == 0 {
+        return Err(failure);
+    }
+    run.warnings
+        .push(format!("{}; the sequence was sent again", failure.message));
+    sequence(run, claimed, chunk).map_err(|(failure, _)| failure)
+}
+
+/// One sequence; a failure comes with the OR of the answers.
+fn sequence(
+    run: &mut Run<'_>,
+    claimed: &Claimed,
+    chunk: &Chunk,
+) -> std::result::Result<Vec<Command>, (Failure, u32)> {
+    let Some(mmc) = &claimed.mmc else {
+        return Ok(Vec::new());
+    };
     let start = run.storage.now();
-    let mut commands = chunk.commands;
-    let result = claimed.mmc.multi_cmd(&mut commands);
-    let mut sent = commands.to_vec();
+    let mut commands = chunk.commands.clone();
+    let result = mmc.multi_cmd(&mut commands);
+    let answers = commands.iter().fold(0, |all, c| all | c.response);
     if let Some(bad) = commands.iter().find(|c| status::has_error(c.response)) {
-        return Err(erase_failed(
-            chunk,
-            format!(
-                "CMD{} {:#010x} was answered with {:#010x}: {}",
-                bad.index,
-                bad.argument,
-                bad.response,
-                status::error_names(bad.response)
-            ),
-            result.err(),
-        ));
+        let names = status::error_names(bad.response);
+        let what = format!("{bad} was answered with {:#010x}: {names}", bad.response);
+        return Err((erase_failed(chunk.range, what, result.err()), answers));
     }
     match result {
         Ok(()) => {}
@@ -292,71 +430,75 @@ pub(super) fn erase(run: &mut Run<'_>, claimed: &Claimed, chunk: &Chunk) -> Resu
             (run.storage.now() - start).as_secs_f64()
         )),
         Err(Errno::EPERM) => {
-            return Err(Failure::new(
+            let failure = Failure::new(
                 Code::Permission,
                 Step::Erase.name(),
                 "the kernel refused MMC_IOC_MULTI_CMD",
             )
             .errno(Errno::EPERM)
             .remedy(
-                "CAP_SYS_RAWIO is needed, and in SELinux the ioctl 0xb301 on the disk; nothing \
-                     was sent to the card",
-            ))
+                "CAP_SYS_RAWIO is needed, and in SELinux the ioctl 0xb301 on the disk; no erase \
+                 was sent to the card",
+            );
+            return Err((failure, 0));
         }
         Err(errno) => {
-            return Err(erase_failed(
-                chunk,
-                "MMC_IOC_MULTI_CMD failed".into(),
-                Some(errno),
-            ))
+            let what = "MMC_IOC_MULTI_CMD failed".to_owned();
+            return Err((erase_failed(chunk.range, what, Some(errno)), answers));
         }
     }
-    sent.push(wait_ready(run, claimed, chunk, start + chunk.limit)?);
-    Ok(sent)
+    let what = format!("erasing {}", chunk.range);
+    let end = start + chunk.limit;
+    match wait_ready(run, claimed, Step::Erase, &what, end) {
+        Ok(poll) => {
+            commands.extend(poll);
+            Ok(commands)
+        }
+        Err(failure) => Err((failure, 0)),
+    }
 }
 
 /// Polls CMD13 until the card is back in the transfer state. Kernels before 5.15.46 and 5.19 wait
 /// 10 s whatever they were told, 4.14 does not wait at all.
-fn wait_ready(run: &Run<'_>, claimed: &Claimed, chunk: &Chunk, limit: Duration) -> Result<Command> {
+fn wait_ready(
+    run: &Run<'_>,
+    claimed: &Claimed,
+    step: Step,
+    what: &str,
+    end: Duration,
+) -> Result<Option<Command>> {
+    let (Some(mmc), Some(rca)) = (&claimed.mmc, run.plan.rca) else {
+        return Ok(None);
+    };
     let mut pause = Duration::from_millis(1);
     loop {
-        let mut poll = Command::send_status(run.plan.rca);
-        let result = claimed.mmc.cmd(&mut poll);
+        let mut poll = Command::send_status(rca);
+        let result = mmc.cmd(&mut poll);
         let word = poll.response;
         if result.is_ok() && status::has_error(word) {
-            return Err(erase_failed(
-                chunk,
-                format!(
-                    "CMD13 after the erase says {word:#010x}: {}",
-                    status::error_names(word)
-                ),
-                None,
-            ));
+            let names = status::error_names(word);
+            let text = format!("{what}: CMD13 after it says {word:#010x}: {names}");
+            return Err(undone(step, text, None));
         }
         if result.is_ok() && status::is_ready(word) {
-            return Ok(poll);
+            return Ok(Some(poll));
         }
-        if run.storage.now() >= limit {
-            return Err(erase_failed(
-                chunk,
-                format!(
-                    "the card is still busy after {} s (last status {word:#010x})",
-                    chunk.limit.as_secs()
-                ),
-                result.err(),
-            ));
+        if run.storage.now() >= end {
+            let text = format!("{what}: the card is still busy (last status {word:#010x})");
+            return Err(undone(step, text, result.err()));
         }
         run.storage.sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(200));
     }
 }
 
-fn erase_failed(chunk: &Chunk, what: String, errno: Option<Errno>) -> Failure {
-    let mut failure = Failure::new(
-        Code::DeviceError,
-        Step::Erase.name(),
-        format!("erasing {}: {what}", chunk.range),
-    );
+fn erase_failed(range: SectorRange, what: String, errno: Option<Errno>) -> Failure {
+    undone(Step::Erase, format!("erasing {range}: {what}"), errno)
+}
+
+/// A failure that leaves the range neither kept nor erased.
+fn undone(step: Step, what: String, errno: Option<Errno>) -> Failure {
+    let mut failure = Failure::new(Code::DeviceError, step.name(), what);
     failure.errno = errno;
     failure.remedy("the range must be taken for neither kept nor erased: run the reset again")
 }

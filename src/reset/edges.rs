@@ -39,6 +39,15 @@ impl Parts {
         }
     }
 
+    /// All middle: for methods that work by sectors.
+    pub fn whole(range: SectorRange) -> Parts {
+        Parts {
+            head: SectorRange::between(range.start, range.start),
+            middle: range,
+            tail: SectorRange::between(range.end(), range.end()),
+        }
+    }
+
     /// Head and tail, where they are not empty.
     pub fn edges(&self) -> impl Iterator<Item = SectorRange> {
         [self.head, self.tail].into_iter().filter(|e| !e.is_empty())

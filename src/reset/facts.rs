@@ -3,6 +3,7 @@
 //! Everything comes from /sys, /proc and one CMD8; nothing is opened for writing.
 
 mod holders;
+pub mod misc;
 mod table;
 mod words;
 
@@ -11,9 +12,13 @@ use crate::device::ext_csd::ExtCsd;
 use crate::device::{Storage, Sysfs};
 use crate::error::{Code, Failure, Result};
 use crate::fact::Fact;
+use crate::reset::marker::Found;
+use crate::reset::request::Request;
 use crate::reset::step::Step;
 use crate::units::{Bytes, SectorRange, Sectors};
 use holders::holders;
+use misc::Misc;
+use std::time::Duration;
 use table::{allowed, resolve, table};
 
 /// Product list of partitions that may be erased besides the usual ones: one GPT name a line, `#`
@@ -87,15 +92,23 @@ pub struct Facts {
     pub targets: Vec<Target>,
     /// GPT names that may be erased.
     pub allowed: Vec<String>,
+    /// The restart marker's usual place, and a pending update.
+    pub misc: Misc,
+    /// What the marker's place says now; in misc or in the caller's file.
+    pub marker: Fact<Found>,
+    /// The longest time that a process may wait for a disk before the kernel panics; `None` where
+    /// it does not panic.
+    pub hung_task: Option<Duration>,
 }
 
-/// Reads everything about `partitions`, on `disk` or wherever they are.
+/// Reads everything about the partitions of a request.
 ///
 /// # Errors
 /// `NO_SUCH_PARTITION`, `INVALID_REQUEST` for names that are ambiguous or on several disks,
 /// `PROTECTED_TARGET` for the name of a disk or a boot area, `NO_SUCH_DEVICE`.
-pub fn gather(storage: &dyn Storage, disk: Option<&str>, partitions: &[String]) -> Result<Facts> {
+pub fn gather(storage: &dyn Storage, request: &Request) -> Result<Facts> {
     let sysfs = storage.sysfs();
+    let (disk, partitions) = (request.disk.as_deref(), &request.partitions);
     let table = table(sysfs)?;
     let mut found = Vec::new();
     for name in partitions {
@@ -127,6 +140,11 @@ pub fn gather(storage: &dyn Storage, disk: Option<&str>, partitions: &[String]) 
             partition,
         })
         .collect();
+    let misc = misc::gather(storage, &table);
+    let marker = match &request.marker_file {
+        Some(file) => misc::gather_file(file),
+        None => misc.marker.clone(),
+    };
     let mut on_disk: Vec<Partition> = table
         .into_iter()
         .filter(|(d, _)| *d == disk)
@@ -138,7 +156,18 @@ pub fn gather(storage: &dyn Storage, disk: Option<&str>, partitions: &[String]) 
         partitions: on_disk,
         targets,
         allowed: allowed(sysfs),
+        misc,
+        marker,
+        hung_task: hung_task(sysfs),
     })
+}
+
+/// Reads what misc says.
+///
+/// # Errors
+/// `UNSUPPORTED` where sysfs cannot be read.
+pub fn misc(storage: &dyn Storage) -> Result<Misc> {
+    Ok(misc::gather(storage, &table(storage.sysfs())?))
 }
 
 /// Reads everything about one disk.
@@ -219,6 +248,16 @@ fn read_ext_csd(storage: &dyn Storage, disk: &str) -> Fact<ExtCsd> {
         Ok(bytes) => Fact::known(ExtCsd(bytes), "CMD8 SEND_EXT_CSD"),
         Err(e) => Fact::unknown(format!("CMD8 on {disk}: {}", e.desc()), Some(e)),
     }
+}
+
+/// kernel.hung_task_timeout_secs, where kernel.hung_task_panic is on.
+fn hung_task(sysfs: &dyn Sysfs) -> Option<Duration> {
+    let number = |name: &str| -> Option<u64> {
+        let path = format!("/proc/sys/kernel/hung_task_{name}");
+        sysfs.read(&path).ok()?.trim().parse().ok()
+    };
+    let timeout = number("timeout_secs").filter(|seconds| *seconds != 0)?;
+    (number("panic")? != 0).then_some(Duration::from_secs(timeout))
 }
 
 fn text(sysfs: &dyn Sysfs, path: &str) -> Fact<String> {

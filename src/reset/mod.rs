@@ -9,6 +9,7 @@ pub mod canary;
 pub mod edges;
 pub mod facts;
 pub mod marker;
+mod place;
 pub mod plan;
 pub mod report;
 pub mod request;
@@ -18,11 +19,13 @@ mod verify;
 
 use crate::device::Storage;
 use crate::error::{Code, Failure, Result};
-use act::Run;
+use crate::units::Sectors;
+use act::{Claimed, Run, Sent};
 use board::{Board, Extent, Status};
-use plan::Plan;
+use marker::Found;
+use plan::{Plan, TargetPlan};
 use report::{Report, TargetReport};
-use request::{Logical, Request};
+use request::{Logical, MarkerFile, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -70,11 +73,7 @@ impl Reset {
     }
 
     fn decide(&self, request: &Request, seed: u64) -> Result<Plan> {
-        let facts = facts::gather(
-            self.storage.as_ref(),
-            request.disk.as_deref(),
-            &request.partitions,
-        )?;
+        let facts = facts::gather(self.storage.as_ref(), request)?;
         plan::plan(request, &facts, seed)
     }
 
@@ -88,14 +87,7 @@ impl Reset {
         let _running = match self.running.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return Err(Failure::new(
-                    Code::Busy,
-                    Step::Claim.name(),
-                    "another reset is running",
-                )
-                .remedy("`blockctl reset status` shows it; wait for its end"))
-            }
+            Err(TryLockError::WouldBlock) => return Err(busy()),
         };
         self.cancel.store(false, Ordering::Relaxed);
         self.board.start();
@@ -119,27 +111,53 @@ impl Reset {
         let started = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let start = self.storage.now();
-        let token = self.token(started);
-        let seed = canary::digest(token.as_bytes());
-        let storage = self.storage.as_ref();
-
+        let begin = self.storage.now();
+        let seed = canary::digest(self.uuid(started).as_bytes());
         self.board.step(Step::Plan, Extent::default());
         let plan = self.decide(request, seed)?;
+        // A reset that goes on keeps the token of its first run.
+        let token = match &plan.marker.found {
+            Some(Found::Ours { token, .. }) => token.clone(),
+            _ => self.uuid(started),
+        };
         let mut run = Run {
-            storage,
+            storage: self.storage.as_ref(),
             plan: &plan,
             seed,
             board: &self.board,
             cancel: &self.cancel,
             steps: Vec::new(),
             warnings: Vec::new(),
+            destructive: false,
+            sent: vec![Sent::default(); plan.targets.len()],
         };
+        let targets = self.carry_out(&mut run, request, &token)?;
+        Ok(Report {
+            software_version: crate::VERSION.to_owned(),
+            token,
+            started,
+            elapsed: self.storage.now() - begin,
+            targets,
+            logical: Logical::Verified,
+            physical: plan.physical,
+            assurance: plan.assurance,
+            steps: std::mem::take(&mut run.steps),
+            warnings: std::mem::take(&mut run.warnings),
+            plan,
+        })
+    }
+
+    /// Everything after the plan, in the order that nothing may change.
+    fn carry_out(
+        &self,
+        run: &mut Run<'_>,
+        request: &Request,
+        token: &str,
+    ) -> Result<Vec<TargetReport>> {
         let none = Extent::default();
         let claimed = run.step(Step::Claim, none, |run| act::claim(run.storage, run.plan))?;
         run.step(Step::Recheck, none, |run| {
-            let again = self.decide(request, seed)?;
-            if again == *run.plan {
+            if self.decide(request, run.seed)? == *run.plan {
                 return Ok(());
             }
             Err(Failure::new(
@@ -152,29 +170,30 @@ impl Reset {
         run.step(Step::Flush, none, |run| {
             act::flush(Step::Flush, run.plan, &claimed)
         })?;
-        let before = plan
+        let before = run
+            .plan
             .targets
             .iter()
             .map(|target| verify::neighbours(target, claimed.disk.as_ref()))
             .collect::<Result<Vec<_>>>()?;
-        run.step(Step::Canaries, none, |run| act::canaries(run, &claimed))?;
-        run.step(Step::Edges, none, |run| act::edges(run, &claimed))?;
-
-        let mut erased = Vec::new();
-        for target in &plan.targets {
-            let mut commands = Vec::new();
-            let from = storage.now();
-            for chunk in &target.chunks {
-                let extent = Extent {
-                    done: None,
-                    total: Some(chunk.range.length.to_bytes().0),
-                    limit: Some(chunk.limit),
-                };
-                commands
-                    .extend(run.step(Step::Erase, extent, |run| act::erase(run, &claimed, chunk))?);
+        let file = request.marker_file.as_ref();
+        let place = place::open(run.storage, &run.plan.marker, file)?;
+        let mut withdraw = None;
+        let erased = (|| {
+            if let Some(place) = &place {
+                withdraw = run.step(Step::Marker, none, |run| mark(run.plan, place, token))?;
             }
-            erased.push((commands, storage.now() - from));
+            erase(run, &claimed)
+        })();
+        if let (Err(_), false, Some(sector), Some(place)) =
+            (&erased, run.destructive, &withdraw, &place)
+        {
+            // Nothing was destroyed: nothing is to be finished by the next boot.
+            if let Err(failure) = place.write(sector) {
+                log::error!("the restart marker stays, it could not be withdrawn: {failure}");
+            }
         }
+        erased?;
         run.step(Step::CardCache, none, |run| {
             act::flush_card(Step::CardCache, run.plan, &claimed)
         })?;
@@ -186,48 +205,70 @@ impl Reset {
                 .map(|i| verify::target(run, &claimed, i, &before[i]))
                 .collect::<Result<Vec<_>>>()
         })?;
-        let targets: Vec<TargetReport> = plan
+        let targets: Vec<TargetReport> = run
+            .plan
             .targets
             .iter()
-            .zip(erased)
+            .zip(&run.sent)
             .zip(&findings)
-            .map(|((target, (commands, erase_time)), found)| {
-                let edges: u64 = target.parts.edges().map(|e| e.length.to_bytes().0).sum();
-                TargetReport {
-                    partition: target.partition.name.clone(),
-                    start: target.range.start.to_bytes(),
-                    erased: target.parts.middle.length.to_bytes(),
-                    edges: crate::units::Bytes(edges),
-                    commands,
-                    erase_time,
-                    canaries: target.sample_blocks(claimed.block).len() as u32,
-                    canaries_found: found.canaries_found,
-                    samples: found.samples,
-                    samples_wrong: found.samples_wrong,
-                    neighbours: found.neighbours,
-                    neighbours_changed: found.neighbours_changed,
-                    detection_probability: plan::detection_probability(found.samples as usize),
-                }
-            })
+            .map(|((target, sent), found)| target_report(target, sent, found, claimed.block))
             .collect();
         judge(&targets, &findings)?;
-        Ok(Report {
-            software_version: crate::VERSION.to_owned(),
-            token,
-            started,
-            elapsed: storage.now() - start,
-            targets,
-            logical: Logical::Verified,
-            physical: plan.physical,
-            assurance: plan.assurance,
-            steps: std::mem::take(&mut run.steps),
-            warnings: std::mem::take(&mut run.warnings),
-            plan,
-        })
+        Ok(targets)
+    }
+
+    /// Removes the restart marker after the caller has formatted. Without one it does nothing.
+    ///
+    /// # Errors
+    /// `FOREIGN_MARKER` for somebody else's, `INVALID_REQUEST` for another run's token, `BUSY`
+    /// while a reset is running.
+    pub fn finish(&self, token: &str, file: Option<&MarkerFile>) -> Result<()> {
+        let _running = self.running.try_lock().map_err(|_| busy())?;
+        let place = match file {
+            Some(file) => place::Place::File(file.clone()),
+            None => {
+                let misc = facts::misc(self.storage.as_ref())?;
+                let Some(partition) = misc.partition else {
+                    return Err(Failure::new(
+                        Code::InvalidRequest,
+                        Step::Finish.name(),
+                        "this device has no partition misc",
+                    )
+                    .remedy("pass the marker file of the reset"));
+                };
+                place::open_misc(self.storage.as_ref(), &partition.node)?
+            }
+        };
+        let sector = place.read()?;
+        match marker::parse(&sector) {
+            Found::Empty => Ok(()),
+            Found::Ours { token: ours, .. } if ours == token => {
+                place.write(&marker::cleared(&sector))
+            }
+            Found::Ours { token: ours, .. } => Err(Failure::new(
+                Code::InvalidRequest,
+                Step::Finish.name(),
+                format!("the restart marker is of the run {ours}, not of {token}"),
+            )
+            .remedy("use the token of the last report; after formatting, not before")),
+            Found::ForeignWipe { .. } | Found::Foreign { .. } => Err(Failure::new(
+                Code::ForeignMarker,
+                Step::Finish.name(),
+                "the bootloader message is not blockd's, and is not cleared by it",
+            )
+            .remedy("recovery clears its own message when it is done")),
+        }
+    }
+
+    /// True where misc holds a marker of ours; `None` where that cannot be told.
+    pub fn marker_present(&self) -> Option<bool> {
+        let misc = facts::misc(self.storage.as_ref()).ok()?;
+        let found = misc.marker.value()?;
+        Some(matches!(found, Found::Ours { .. }))
     }
 
     /// A name for this run that nobody can foretell.
-    fn token(&self, started: Duration) -> String {
+    fn uuid(&self, started: Duration) -> String {
         self.storage
             .sysfs()
             .read("/proc/sys/kernel/random/uuid")
@@ -250,6 +291,81 @@ impl Reset {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+}
+
+fn busy() -> Failure {
+    Failure::new(Code::Busy, Step::Claim.name(), "another reset is running")
+        .remedy("`blockctl reset status` shows it; wait for its end")
+}
+
+/// Writes our marker, unless recovery's own does for one. What it returns restores the sector as
+/// long as nothing was destroyed; a marker of an earlier, cut run is never withdrawn.
+fn mark(plan: &Plan, place: &place::Place, token: &str) -> Result<Option<[u8; marker::SECTOR]>> {
+    let sector = place.read()?;
+    if Some(marker::parse(&sector)) != plan.marker.found {
+        return Err(Failure::new(
+            Code::PlanStale,
+            Step::Marker.name(),
+            "the bootloader message changed since the plan was made; nothing was touched",
+        )
+        .remedy("look at `blockctl reset plan` and try again"));
+    }
+    if matches!(plan.marker.found, Some(Found::ForeignWipe { .. })) {
+        return Ok(None);
+    }
+    let ours = marker::with_ours(&sector, token, plan.marker.attempt);
+    if let Err(failure) = place.write(&ours) {
+        // It may have been written and not read back.
+        let _ = place.write(&sector);
+        return Err(failure);
+    }
+    let fresh = matches!(plan.marker.found, Some(Found::Empty));
+    Ok(fresh.then_some(sector))
+}
+
+/// Canaries, edges, middle of every range, sanitize.
+fn erase(run: &mut Run<'_>, claimed: &Claimed) -> Result<()> {
+    let none = Extent::default();
+    run.step(Step::Canaries, none, |run| act::canaries(run, claimed))?;
+    for step in [Step::Edges, Step::Erase] {
+        for index in 0..run.plan.targets.len() {
+            act::acts(run, claimed, step, index)?;
+        }
+    }
+    if let Some(sanitize) = &run.plan.sanitize {
+        let extent = Extent {
+            limit: Some(sanitize.limit),
+            ..none
+        };
+        run.step(Step::Sanitize, extent, |run| {
+            act::sanitize(run, claimed, sanitize)
+        })?;
+    }
+    Ok(())
+}
+
+fn target_report(
+    target: &TargetPlan,
+    sent: &Sent,
+    found: &verify::Findings,
+    block: Sectors,
+) -> TargetReport {
+    let overwritten = target.overwritten();
+    TargetReport {
+        partition: target.partition.name.clone(),
+        start: target.range.start.to_bytes(),
+        erased: target.range.length.to_bytes() - overwritten,
+        overwritten,
+        commands: sent.commands.clone(),
+        erase_time: sent.time,
+        canaries: target.sample_blocks(block).len() as u32,
+        canaries_found: found.canaries_found,
+        samples: found.samples,
+        samples_wrong: found.samples_wrong,
+        neighbours: found.neighbours,
+        neighbours_changed: found.neighbours_changed,
+        detection_probability: plan::detection_probability(found.samples as usize),
     }
 }
 

@@ -1,35 +1,66 @@
 //! Deciding what a reset does. Pure: facts and a request in, a plan or a refusal out.
 
+mod method;
+mod quirks;
 mod refuse;
+mod spots;
 #[cfg(test)]
 mod tests;
 mod words;
 
+pub use method::{Choice, Way};
+
 use crate::device::ext_csd::ExtCsd;
 use crate::device::mmc::{Command, Reply};
 use crate::error::{Code, Result};
-use crate::reset::canary::spread;
 use crate::reset::edges::Parts;
-use crate::reset::facts::{is_user_area, Facts, Partition, Target};
+use crate::reset::facts::{Facts, Partition, Target};
+use crate::reset::marker::Found;
 use crate::reset::request::{Assurance, Marker, Method, Physical, Request, Verify};
 use crate::reset::timeout;
 use crate::units::{Bytes, SectorRange, Sectors};
-use refuse::{check_card, check_request, check_target, erase_group, ext_csd, refuse};
+use quirks::{inand_kind, Quirks, INAND_CMD38_ARG};
+use refuse::{
+    capacity, check_disk, check_marker, check_request, check_target, check_update, erase_group,
+    ext_csd, identity, rca, refuse,
+};
 use std::time::Duration;
 
-/// CMD38 argument of a secure erase, JESD84-B51 table 12.
-const SECURE_ERASE: u32 = 0x8000_0000;
-/// Seeded samples per target, besides the borders.
-const SAMPLES: u64 = 256;
-/// One CMD35/36/38 sequence.
+/// One MMC_IOC_MULTI_CMD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// What it erases: whole groups.
+    /// What it erases.
     pub range: SectorRange,
     /// The commands as they will be sent.
-    pub commands: [Command; 3],
-    /// Longest time that the card may be busy.
+    pub commands: Vec<Command>,
+    /// Longest time that the card may be busy with all of them.
     pub limit: Duration,
+}
+
+/// One thing that is done to a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// CMD35/36/38 in one ioctl.
+    Commands(Chunk),
+    /// BLKSECDISCARD or BLKDISCARD.
+    Discard {
+        /// What is discarded.
+        range: SectorRange,
+        /// Whether securely.
+        secure: bool,
+    },
+    /// Direct writes: a seeded pattern, then the erased value.
+    Overwrite(SectorRange),
+}
+
+impl Act {
+    /// What it works on.
+    pub fn range(&self) -> SectorRange {
+        match self {
+            Act::Commands(chunk) => chunk.range,
+            Act::Discard { range, .. } | Act::Overwrite(range) => *range,
+        }
+    }
 }
 
 /// One range and what becomes of it.
@@ -39,14 +70,38 @@ pub struct TargetPlan {
     pub partition: Partition,
     /// What of it is erased, absolute on the disk.
     pub range: SectorRange,
-    /// The same, cut at group borders.
+    /// The same, cut at group borders where the method works by groups.
     pub parts: Parts,
-    /// The sequences for the middle; one, unless the request limits their size.
-    pub chunks: Vec<Chunk>,
+    /// What is done to the ragged ends.
+    pub edges: Vec<Act>,
+    /// What is done to the middle: one command sequence, unless there is a reason to split it.
+    pub middle: Vec<Act>,
     /// Positions of canaries and samples, absolute, sorted; all inside the middle.
     pub samples: Vec<Sectors>,
     /// Sectors outside the range that share a group with it or touch it: they must not change.
     pub neighbours: Vec<SectorRange>,
+}
+
+/// SANITIZE over the whole card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sanitize {
+    /// CMD6 as it will be sent.
+    pub command: Command,
+    /// Longest time that the card may be busy.
+    pub limit: Duration,
+}
+
+/// The restart marker of this run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkerPlan {
+    /// Where it lies.
+    pub place: Marker,
+    /// Kernel name of misc, with [`Marker::Misc`].
+    pub node: String,
+    /// What is there now.
+    pub found: Option<Found>,
+    /// Which attempt this run is, counted from 1.
+    pub attempt: u32,
 }
 
 /// Everything that a reset will do.
@@ -58,15 +113,15 @@ pub struct Plan {
     pub card_name: String,
     /// CID in hexadecimal, empty where unknown.
     pub cid: String,
-    /// Relative card address, for CMD13.
-    pub rca: u16,
-    /// The method.
-    pub method: Method,
+    /// Relative card address, for CMD13; `None` where the disk is no eMMC.
+    pub rca: Option<u16>,
+    /// How.
+    pub choice: Choice,
     /// What the card will claim.
     pub physical: Physical,
     /// What the reset will be worth.
     pub assurance: Assurance,
-    /// Erase group.
+    /// Erase group; one sector where the disk is no eMMC.
     pub erase_group: Sectors,
     /// Value of an erased byte.
     pub erased_value: u8,
@@ -75,12 +130,14 @@ pub struct Plan {
     pub flush_by_switch: bool,
     /// How much is read back.
     pub verify: Verify,
-    /// Where the restart marker lies.
-    pub marker: Marker,
+    /// The restart marker.
+    pub marker: MarkerPlan,
     /// Largest range of one CMD38; 0 = no limit.
     pub max_chunk: Bytes,
     /// The ranges, in the order in which they are erased.
     pub targets: Vec<TargetPlan>,
+    /// What follows the last range, where the card has it.
+    pub sanitize: Option<Sanitize>,
     /// What the reader must know.
     pub notes: Vec<String>,
 }
@@ -88,133 +145,233 @@ pub struct Plan {
 /// Decides. `seed` chooses the sample positions.
 ///
 /// # Errors
-/// The refusals of design: each names what is in the way and what to do.
+/// The refusals: each names what is in the way and what to do.
 pub fn plan(request: &Request, facts: &Facts, seed: u64) -> Result<Plan> {
     let disk = &facts.disk;
     check_request(request)?;
-    let kind = disk.kind.value().map(String::as_str);
-    if kind != Some("MMC") || !is_user_area(&disk.name) {
-        let what = kind.map_or("has no MMC card type".to_owned(), |k| {
-            format!("is of type {k}")
-        });
-        return Err(
-            refuse(Code::NotEmmc, format!("{} {what}, not an eMMC", disk.name)).remedy(
-                "this version erases eMMC only; for other storage use the kernel's blkdiscard",
-            ),
-        );
-    }
+    let is_emmc = check_disk(request, disk)?;
     for target in &facts.targets {
         check_target(target, facts)?;
     }
-    check_card(facts)?;
-    let csd = ext_csd(&disk.ext_csd, &disk.name)?;
-    if csd.sec_count() < disk.capacity {
-        return Err(refuse(
-            Code::DeviceError,
-            format!(
-                "EXT_CSD of {} says {}, the kernel says {}",
-                disk.name,
-                csd.sec_count(),
-                disk.capacity
-            ),
-        )
-        .remedy("the register cannot be trusted; do not erase this card by commands"));
-    }
-    if !csd.has_secure_erase() {
-        return Err(refuse(
-            Code::Unsupported,
-            format!(
-                "the card {} does not offer secure erase (SEC_FEATURE_SUPPORT bit 0)",
-                disk.card_name.value().map_or("?", |n| n)
-            ),
-        )
-        .remedy("this version has no weaker method and never downgrades silently"));
-    }
-    let group = erase_group(facts, csd)?;
-    let rca = *disk.rca.value().ok_or_else(|| {
-        refuse(
-            Code::DeviceError,
-            format!("the relative address of {} is unknown", disk.name),
-        )
-        .remedy(format!(
-            "let this domain read /sys/block/{}/device/rca",
-            disk.name
-        ))
-    })?;
+    check_update(request, facts)?;
+    let marker = check_marker(request, facts)?;
+    let card = is_emmc.then(|| card(request, facts)).transpose()?;
+    let mut choice = match &card {
+        Some(card) => method::choose(
+            request.method,
+            card.csd,
+            card.quirks,
+            request.ignore_quirks,
+            &card.name,
+        )?,
+        None => method::choose_other(request.method, &disk.name)?,
+    };
+    let mut notes = std::mem::take(&mut choice.notes);
+    let group = card.as_ref().map_or(Sectors(1), |card| card.group);
+    let split = card
+        .as_ref()
+        .map(|card| split(request, facts, card, &choice, &mut notes))
+        .transpose()?
+        .flatten();
 
     let mut targets = Vec::new();
     for target in &facts.targets {
-        targets.push(plan_target(request, facts, csd, group, target, seed)?);
+        targets.push(plan_target(
+            request,
+            facts,
+            card.as_ref(),
+            &choice,
+            split,
+            target,
+            seed,
+        )?);
     }
     // The keys first: without them the rest cannot be decrypted, whatever happens next.
     targets.sort_by_key(|t| t.partition.name != "metadata");
 
-    let ragged = targets.iter().any(|t| t.parts.edges().next().is_some());
-    let no_middle = targets.iter().any(|t| t.chunks.is_empty());
-    let assurance = if ragged {
-        Assurance::Clear
-    } else {
-        Assurance::Purge
-    };
-    if assurance < request.min_assurance {
-        return Err(refuse(
-            Code::AssuranceUnreachable,
-            format!(
-                "{} can be reached, {} was asked for: the range does not start and end on erase \
-                 groups of {}, and its edges can only be overwritten",
-                assurance,
-                request.min_assurance,
-                group.to_bytes()
-            ),
-        )
-        .remedy("accept clear, or move the partition's borders onto erase groups"));
-    }
+    let has_edges = targets.iter().any(|t| !t.edges.is_empty());
+    // The weakest range decides: one without a whole group is all edge.
+    let physical = targets
+        .iter()
+        .map(|t| choice.physical(!t.edges.is_empty(), !t.middle.is_empty()))
+        .min()
+        .unwrap_or(Physical::None);
+    let assurance = method::assurance(physical);
+    refuse::check_assurance(request, assurance, &choice, has_edges, group)?;
+    words::add_notes(&mut notes, &choice, &marker, has_edges, card.is_some());
     Ok(Plan {
         disk: disk.name.clone(),
         card_name: disk.card_name.value().cloned().unwrap_or_default(),
         cid: disk.cid.value().cloned().unwrap_or_default(),
-        rca,
-        method: Method::SecureErase,
-        physical: if no_middle {
-            Physical::None
-        } else {
-            Physical::SecureErase
-        },
+        rca: card.as_ref().map(|card| card.rca),
+        physical,
         assurance,
         erase_group: group,
-        erased_value: csd.erased_value(),
-        flush_by_switch: csd.cache_on()
-            && disk.write_cache.value().map_or(true, |w| w != "write back"),
-        verify: request.verify,
-        marker: request.marker,
+        erased_value: card.as_ref().map_or(0, |card| card.csd.erased_value()),
+        flush_by_switch: card.as_ref().is_some_and(|card| {
+            card.csd.cache_on() && disk.write_cache.value().map_or(true, |w| w != "write back")
+        }),
+        // A discard promises nothing: only reading all of it says what it did.
+        verify: match choice.method {
+            Method::Discard | Method::SecureDiscard => Verify::Full,
+            _ => request.verify,
+        },
+        marker,
         max_chunk: request.max_chunk,
         targets,
-        notes: notes(csd, ragged),
+        sanitize: choice.sanitize.then(sanitize),
+        choice,
+        notes,
     })
+}
+
+/// What the planner needs of an eMMC.
+struct Card<'a> {
+    name: String,
+    csd: &'a ExtCsd,
+    quirks: Quirks,
+    group: Sectors,
+    rca: u16,
+}
+
+fn card<'a>(request: &Request, facts: &'a Facts) -> Result<Card<'a>> {
+    let (manfid, name) = identity(request, &facts.disk)?;
+    let csd = ext_csd(&facts.disk.ext_csd, &facts.disk.name)?;
+    capacity(csd, &facts.disk)?;
+    Ok(Card {
+        csd,
+        quirks: Quirks::of(manfid, &name),
+        name,
+        group: erase_group(facts, csd)?,
+        rca: rca(&facts.disk)?,
+    })
+}
+
+fn sanitize() -> Sanitize {
+    let mut command = Command::switch(crate::device::ext_csd::field::SANITIZE_START, 1);
+    // No register says how long; the kernel would give up after 240 s and interrupt it.
+    command.timeout = Some(timeout::CAP);
+    Sanitize {
+        command,
+        limit: timeout::CAP,
+    }
+}
+
+/// The largest number of groups in one command sequence, where there is a reason for one.
+fn split(
+    request: &Request,
+    facts: &Facts,
+    card: &Card<'_>,
+    choice: &Choice,
+    notes: &mut Vec<String>,
+) -> Result<Option<u64>> {
+    if request.max_chunk != Bytes(0) {
+        let groups = request.max_chunk.0 / card.group.to_bytes().0;
+        if groups == 0 {
+            return Err(refuse(
+                Code::InvalidRequest,
+                format!(
+                    "a chunk of {} is smaller than an erase group",
+                    request.max_chunk
+                ),
+            )
+            .remedy(format!(
+                "use at least {}, or 0 for one command",
+                card.group.to_bytes()
+            )));
+        }
+        return Ok(Some(groups));
+    }
+    let (Some(patience), Way::Commands(arguments)) = (facts.hung_task, choice.middle) else {
+        return Ok(None);
+    };
+    // A process that waits for the disk longer than this makes the kernel panic in mid-erase.
+    let per_group: Duration = arguments
+        .iter()
+        .map(|argument| timeout::specified(card.csd, *argument, 1))
+        .sum();
+    let groups = (patience / 2).as_millis() / per_group.as_millis().max(1);
+    let groups = u64::try_from(groups).unwrap_or(u64::MAX).max(1);
+    notes.push(format!(
+        "kernel.hung_task_panic is on with {} s: each command is kept to {groups} groups, half of \
+         that by the card's own time-outs",
+        patience.as_secs()
+    ));
+    Ok(Some(groups))
 }
 
 fn plan_target(
     request: &Request,
     facts: &Facts,
-    csd: &ExtCsd,
-    group: Sectors,
+    card: Option<&Card<'_>>,
+    choice: &Choice,
+    split: Option<u64>,
     target: &Target,
     seed: u64,
 ) -> Result<TargetPlan> {
     let partition = &target.partition;
     let range = range(request, partition)?;
-    let parts = Parts::cut(range, group);
-    let mut chunks = Vec::new();
-    if !parts.middle.is_empty() {
-        chunks.push(chunk(parts.middle, group, csd)?);
+    let group = card.map_or(Sectors(1), |card| card.group);
+    let parts = if choice.grouped {
+        Parts::cut(range, group)
+    } else {
+        Parts::whole(range)
+    };
+    let mut edges = Vec::new();
+    for edge in parts.edges() {
+        edges.extend(acts(edge, choice.edges, card, None)?);
     }
+    let middle = if parts.middle.is_empty() {
+        Vec::new()
+    } else {
+        acts(parts.middle, choice.middle, card, split)?
+    };
+    let mut samples = spots::samples(parts.middle, group, seed);
+    for act in &middle {
+        samples.extend(spots::borders(act.range()));
+    }
+    samples.sort();
+    samples.dedup();
     Ok(TargetPlan {
         partition: partition.clone(),
         range,
-        samples: samples(parts.middle, group, seed),
-        neighbours: neighbours(range, group, facts.disk.capacity),
+        samples,
+        neighbours: spots::neighbours(range, group, facts.disk.capacity),
         parts,
-        chunks,
+        edges,
+        middle,
+    })
+}
+
+/// What is done to `range`, in pieces of at most `split` groups.
+fn acts(
+    range: SectorRange,
+    way: Way,
+    card: Option<&Card<'_>>,
+    split: Option<u64>,
+) -> Result<Vec<Act>> {
+    match (way, card) {
+        (Way::Commands(arguments), Some(card)) => {
+            let most = split.map_or(range.length, |groups| {
+                Sectors(groups.saturating_mul(card.group.0))
+            });
+            pieces(range, most)
+                .map(|piece| chunk(piece, arguments, card).map(Act::Commands))
+                .collect()
+        }
+        (Way::Discard(secure), _) => Ok(vec![Act::Discard { range, secure }]),
+        _ => Ok(vec![Act::Overwrite(range)]),
+    }
+}
+
+/// `range` in pieces of at most `most`.
+fn pieces(range: SectorRange, most: Sectors) -> impl Iterator<Item = SectorRange> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let end = Sectors(at.0.saturating_add(most.0)).min(range.end());
+        let piece = SectorRange::between(at, end);
+        at = end;
+        (!piece.is_empty()).then_some(piece)
     })
 }
 
@@ -265,8 +422,8 @@ fn range(request: &Request, partition: &Partition) -> Result<SectorRange> {
     }
 }
 
-fn chunk(range: SectorRange, group: Sectors, csd: &ExtCsd) -> Result<Chunk> {
-    let addressing = csd.addressing();
+fn chunk(range: SectorRange, arguments: &[u32], card: &Card<'_>) -> Result<Chunk> {
+    let addressing = card.csd.addressing();
     let last = range.end() - Sectors(1);
     let (Some(first), Some(last)) = (addressing.argument(range.start), addressing.argument(last))
     else {
@@ -275,94 +432,31 @@ fn chunk(range: SectorRange, group: Sectors, csd: &ExtCsd) -> Result<Chunk> {
             format!("the range {range} cannot be named to the card in 32 bits"),
         ));
     };
-    let limit = timeout::secure_erase(
-        csd.erase_timeout_mult(),
-        csd.sec_erase_mult(),
-        range.length.0 / group.0,
-    );
-    let mut erase = Command::new(Command::ERASE, SECURE_ERASE, Reply::R1b);
-    erase.timeout = Some(limit);
+    // Every group that the range touches, whole or not.
+    let groups = last_group(range, card.group) - range.start.0 / card.group.0 + 1;
+    let mut commands = Vec::new();
+    let mut limit = Duration::ZERO;
+    for argument in arguments {
+        if card.quirks.inand {
+            commands.push(Command::switch(INAND_CMD38_ARG, inand_kind(*argument)));
+        }
+        commands.push(Command::new(Command::ERASE_GROUP_START, first, Reply::R1));
+        commands.push(Command::new(Command::ERASE_GROUP_END, last, Reply::R1));
+        let mut erase = Command::new(Command::ERASE, *argument, Reply::R1b);
+        let busy = timeout::limit(card.csd, *argument, groups);
+        erase.timeout = Some(busy);
+        commands.push(erase);
+        limit += busy;
+    }
     Ok(Chunk {
         range,
-        commands: [
-            Command::new(Command::ERASE_GROUP_START, first, Reply::R1),
-            Command::new(Command::ERASE_GROUP_END, last, Reply::R1),
-            erase,
-        ],
+        commands,
         limit,
     })
 }
 
-/// Up to [`SAMPLES`] seeded positions, and the first and last sector of the first and last group.
-fn samples(middle: SectorRange, group: Sectors, seed: u64) -> Vec<Sectors> {
-    if middle.is_empty() {
-        return Vec::new();
-    }
-    let last = middle.end() - Sectors(1);
-    let mut positions = vec![
-        middle.start,
-        middle.start + group - Sectors(1),
-        last.round_down(group),
-        last,
-    ];
-    // One draw in each of equal parts: evenly spread, and still unknown to the card.
-    let parts = SAMPLES.min(middle.length.0);
-    let mut state = seed ^ middle.start.0;
-    for part in 0..parts {
-        let from = middle.length.0 * part / parts;
-        let to = middle.length.0 * (part + 1) / parts;
-        state = spread(state);
-        positions.push(middle.start + Sectors(from + state % (to - from)));
-    }
-    positions.sort();
-    positions.dedup();
-    positions
-}
-
-/// On each side: the rest of the group that the range shares, at least one sector, at most 1 MiB.
-fn neighbours(range: SectorRange, group: Sectors, capacity: Sectors) -> Vec<SectorRange> {
-    const MOST: u64 = 2048;
-    let before = range
-        .start
-        .round_down(group)
-        .0
-        .min(range.start.0.saturating_sub(1));
-    let before = before.max(range.start.0.saturating_sub(MOST));
-    let after = range.end().round_up(group).map_or(u64::MAX, |s| s.0);
-    let after = after.max(range.end().0.saturating_add(1));
-    let after = after
-        .min(range.end().0.saturating_add(MOST))
-        .min(capacity.0);
-    [
-        SectorRange::between(Sectors(before), range.start),
-        SectorRange::between(range.end(), Sectors(after)),
-    ]
-    .into_iter()
-    .filter(|n| !n.is_empty())
-    .collect()
-}
-
-fn notes(csd: &ExtCsd, ragged: bool) -> Vec<String> {
-    let mut notes = vec![
-        "no restart marker: a reset that is cut by a power loss is not resumed".to_owned(),
-        "purge and clear are the words of NIST SP 800-88 for what the card claims; its inside \
-         cannot be seen"
-            .to_owned(),
-    ];
-    if ragged {
-        notes.push(
-            "the ragged edges are overwritten twice; older copies inside the card are not reached"
-                .to_owned(),
-        );
-    }
-    notes.push(if csd.has_sanitize() {
-        "the card offers sanitize, which this version does not send: pages unmapped by earlier \
-         discards are not reached"
-            .to_owned()
-    } else {
-        "the card has no sanitize: pages unmapped by earlier discards are not reached".to_owned()
-    });
-    notes
+fn last_group(range: SectorRange, group: Sectors) -> u64 {
+    (range.end().0 - 1) / group.0
 }
 
 /// Probability that `samples` evenly spread positions hit a skipped group where the card skips
@@ -372,11 +466,36 @@ pub fn detection_probability(samples: usize) -> f64 {
 }
 
 impl TargetPlan {
-    /// The first sectors of the blocks (of `block` sectors) that the samples lie in, each once.
-    /// The middle is made of erase groups, so every such block lies inside it.
+    /// The first sectors of the blocks (of `block` sectors) that the samples lie in, each once, and
+    /// only those that lie inside the middle.
     pub fn sample_blocks(&self, block: Sectors) -> Vec<Sectors> {
+        let middle = self.parts.middle;
         let mut blocks: Vec<Sectors> = self.samples.iter().map(|s| s.round_down(block)).collect();
+        blocks.retain(|start| *start >= middle.start && *start + block <= middle.end());
         blocks.dedup();
         blocks
+    }
+
+    /// Every act, in its order.
+    pub fn acts(&self) -> impl Iterator<Item = &Act> {
+        self.edges.iter().chain(&self.middle)
+    }
+
+    /// The command sequences, in their order.
+    pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.acts().filter_map(|act| match act {
+            Act::Commands(chunk) => Some(chunk),
+            _ => None,
+        })
+    }
+
+    /// Bytes that are overwritten.
+    pub fn overwritten(&self) -> Bytes {
+        self.acts()
+            .filter_map(|act| match act {
+                Act::Overwrite(range) => Some(range.length.to_bytes()),
+                _ => None,
+            })
+            .fold(Bytes(0), |sum, bytes| sum + bytes)
     }
 }

@@ -14,10 +14,10 @@ pub struct TargetReport {
     pub partition: String,
     /// First byte on the disk.
     pub start: Bytes,
-    /// Erased by CMD38.
+    /// Erased by commands or discards.
     pub erased: Bytes,
-    /// Overwritten at the edges.
-    pub edges: Bytes,
+    /// Overwritten.
+    pub overwritten: Bytes,
     /// As sent, with the answers.
     pub commands: Vec<Command>,
     /// Erase commands with their busy phases.

@@ -2,6 +2,8 @@
 
 use crate::named_enum;
 use crate::units::Bytes;
+use std::fs::File;
+use std::sync::Arc;
 
 named_enum! {
     /// How a range is erased.
@@ -106,7 +108,26 @@ pub struct Request {
     pub verify: Verify,
     /// Where the restart marker lies.
     pub marker: Marker,
+    /// With [`Marker::File`]: the file.
+    pub marker_file: Option<MarkerFile>,
+    /// The caller knows that no system update waits for its merge, where misc cannot tell.
+    pub merges_done: bool,
+    /// Send what the kernel's lists of faulty cards forbid.
+    pub ignore_quirks: bool,
 }
+
+/// A file for the restart marker, opened for reading and writing.
+#[derive(Clone, Debug)]
+pub struct MarkerFile(pub Arc<File>);
+
+/// The same open file, not the same content.
+impl PartialEq for MarkerFile {
+    fn eq(&self, other: &MarkerFile) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for MarkerFile {}
 
 impl Request {
     /// The whole of `partitions`, by the strongest method, samples read back, no restart marker.
@@ -121,6 +142,9 @@ impl Request {
             max_chunk: Bytes(0),
             verify: Verify::Samples,
             marker: Marker::None,
+            marker_file: None,
+            merges_done: false,
+            ignore_quirks: false,
         }
     }
 }

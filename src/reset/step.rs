@@ -15,19 +15,23 @@ named_enum! {
         Recheck = 3 "recheck",
         /// Writing dirty pages and dropping the page caches before anything is erased.
         Flush = 4 "flush",
-        /// Writing canaries at the sample positions.
-        Canaries = 5 "canaries",
-        /// Overwriting the ragged edges.
-        Edges = 6 "edges",
-        /// CMD35, CMD36, CMD38.
-        Erase = 7 "erase",
+        /// Writing the restart marker and reading it back.
+        Marker = 5 "marker",
+        /// Writing canaries at the sample positions. From here on data is lost.
+        Canaries = 6 "canaries",
+        /// Erasing or overwriting the ragged edges.
+        Edges = 7 "edges",
+        /// Erasing the rest.
+        Erase = 8 "erase",
+        /// SANITIZE.
+        Sanitize = 9 "sanitize",
         /// Flushing the card's own cache.
-        CardCache = 8 "card-cache",
+        CardCache = 10 "card-cache",
         /// Dropping the page caches after the erase.
-        DropCaches = 9 "drop-caches",
+        DropCaches = 11 "drop-caches",
         /// Reading back.
-        Verify = 10 "verify",
+        Verify = 12 "verify",
         /// Removing the marker.
-        Finish = 11 "finish",
+        Finish = 13 "finish",
     }
 }

@@ -1,5 +1,6 @@
 //! How long a card may be busy with one erase.
 
+use crate::device::ext_csd::ExtCsd;
 use std::time::Duration;
 
 /// JESD84-B51 §7.4.58 and §7.4.65: the unit of both multipliers.
@@ -12,20 +13,63 @@ pub const FLOOR: Duration = Duration::from_secs(60);
 /// larger number wraps to a short one.
 pub const CAP: Duration = Duration::from_millis(4_294_967);
 
-/// The limit of one secure erase of `groups` erase groups: 300 ms × ERASE_TIMEOUT_MULT ×
-/// SEC_ERASE_MULT × groups, within [`FLOOR`] and [`CAP`]. The specification's value is far above
-/// what cards need for many groups at once (22 GiB: hours against 1.4 s), so the cap is not short.
-pub fn secure_erase(erase_timeout_mult: u8, sec_erase_mult: u8, groups: u64) -> Duration {
-    let millis = UNIT_MILLIS
-        .saturating_mul(u64::from(erase_timeout_mult.max(1)))
-        .saturating_mul(u64::from(sec_erase_mult.max(1)))
-        .saturating_mul(groups);
-    Duration::from_millis(millis).clamp(FLOOR, CAP)
+/// What the specification allows one CMD38 with `argument` over `groups` erase groups, before floor
+/// and cap: 300 ms times the multipliers of its kind (JESD84-B51 §6.6.9 to §6.6.12).
+pub fn specified(csd: &ExtCsd, argument: u32, groups: u64) -> Duration {
+    const SECURE: u32 = 1 << 31;
+    const TRIM: u32 = 1;
+    const SECURE_TRIM_STEP_2: u32 = 1 << 15;
+    let erase = u64::from(csd.erase_timeout_mult().max(1));
+    let factor = if argument & SECURE == 0 && argument & TRIM != 0 {
+        u64::from(csd.trim_mult().max(1))
+    } else if argument & SECURE == 0 {
+        erase
+    } else if argument & (TRIM | SECURE_TRIM_STEP_2) != 0 {
+        erase.saturating_mul(u64::from(csd.sec_trim_mult().max(1)))
+    } else {
+        erase.saturating_mul(u64::from(csd.sec_erase_mult().max(1)))
+    };
+    Duration::from_millis(UNIT_MILLIS.saturating_mul(factor).saturating_mul(groups))
+}
+
+/// The limit to give to one CMD38: [`specified`], within [`FLOOR`] and [`CAP`]. The specification's
+/// value is far above what cards need for many groups at once (22 GiB: hours against 1.4 s), so the
+/// cap is not short.
+pub fn limit(csd: &ExtCsd, argument: u32, groups: u64) -> Duration {
+    specified(csd, argument, groups).clamp(FLOOR, CAP)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn csd(erase: u8, secure_trim: u8, secure_erase: u8, trim: u8) -> ExtCsd {
+        let mut bytes = [0; 512];
+        bytes[223] = erase;
+        bytes[229] = secure_trim;
+        bytes[230] = secure_erase;
+        bytes[232] = trim;
+        ExtCsd(bytes)
+    }
+
+    #[test]
+    fn each_kind_has_its_multipliers() {
+        let csd = csd(2, 5, 7, 3);
+        let table = [
+            (0x0000_0000, 2),
+            (0x0000_0001, 3),
+            (0x8000_0000, 2 * 7),
+            (0x8000_0001, 2 * 5),
+            (0x8000_8000, 2 * 5),
+        ];
+        for (argument, factor) in table {
+            assert_eq!(
+                specified(&csd, argument, 10),
+                Duration::from_millis(300 * factor * 10),
+                "{argument:#x}"
+            );
+        }
+    }
 
     #[test]
     fn limits_stay_between_floor_and_cap() {
@@ -37,7 +81,7 @@ mod tests {
             ((255, 255, u64::MAX), CAP),
         ];
         for ((erase, secure, groups), want) in table {
-            assert_eq!(secure_erase(erase, secure, groups), want);
+            assert_eq!(limit(&csd(erase, 1, secure, 1), 0x8000_0000, groups), want);
         }
     }
 }

@@ -7,9 +7,12 @@ use crate::fact::{Fact, NamedFact};
 use crate::reset::board::Status;
 use crate::reset::plan::{Plan, TargetPlan};
 use crate::reset::report::{Report, TargetReport, FORMAT_VERSION};
-use crate::reset::request::{Assurance, Marker, Method, Request, Verify};
+use crate::reset::request::{Assurance, Marker, MarkerFile, Method, Request, Verify};
 use crate::reset::step::Step;
+use crate::service::ipc::{self, ParcelFileDescriptor};
 use crate::units::{Bytes, Sectors};
+use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A request as the use case wants it.
@@ -34,7 +37,26 @@ pub fn request(request: &aidl::ResetRequest::ResetRequest) -> Result<Request> {
         max_chunk: bytes("maxChunkBytes", request.maxChunkBytes)?,
         verify: known("verify", Verify::from_number(request.verify.0))?,
         marker: known("marker", Marker::from_number(request.marker.0))?,
+        marker_file: request.markerFile.as_ref().map(marker_file).transpose()?,
+        merges_done: request.mergesDone,
+        ignore_quirks: request.ignoreQuirks,
     })
+}
+
+/// A marker file with a descriptor of its own.
+///
+/// # Errors
+/// `INVALID_REQUEST` where no descriptor is free.
+pub fn marker_file(fd: &ParcelFileDescriptor) -> Result<MarkerFile> {
+    ipc::dup(fd)
+        .map(|fd| MarkerFile(Arc::new(File::from(fd))))
+        .map_err(|error| {
+            Failure::new(
+                Code::InvalidRequest,
+                "request",
+                format!("cannot duplicate the marker file's descriptor: {error}"),
+            )
+        })
 }
 
 fn known<T>(field: &str, value: Option<T>) -> Result<T> {
@@ -84,13 +106,15 @@ pub fn plan(plan: &Plan) -> aidl::ResetPlan::ResetPlan {
         disk: plan.disk.clone(),
         cardName: plan.card_name.clone(),
         cid: plan.cid.clone(),
-        method: aidl::Method::Method(plan.method as i32),
+        method: aidl::Method::Method(plan.choice.method as i32),
         physical: aidl::Physical::Physical(plan.physical as i32),
         assurance: aidl::Assurance::Assurance(plan.assurance as i32),
         eraseGroupBytes: length(plan.erase_group),
         erasedValue: i32::from(plan.erased_value),
         verify: aidl::Verify::Verify(plan.verify as i32),
-        marker: aidl::Marker::Marker(plan.marker as i32),
+        marker: aidl::Marker::Marker(plan.marker.place as i32),
+        attempt: i32::try_from(plan.marker.attempt).unwrap_or(i32::MAX),
+        sanitize: plan.sanitize.is_some(),
         maxChunkBytes: long(plan.max_chunk.0),
         targets: plan.targets.iter().map(|t| target_plan(plan, t)).collect(),
         steps: plan.steps(),
@@ -99,7 +123,7 @@ pub fn plan(plan: &Plan) -> aidl::ResetPlan::ResetPlan {
 }
 
 fn target_plan(plan: &Plan, target: &TargetPlan) -> aidl::ResetTarget::ResetTarget {
-    let limit: Duration = target.chunks.iter().map(|chunk| chunk.limit).sum();
+    let limit: Duration = target.chunks().map(|chunk| chunk.limit).sum();
     aidl::ResetTarget::ResetTarget {
         partition: target.partition.name.clone(),
         node: target.partition.node.clone(),
@@ -108,10 +132,14 @@ fn target_plan(plan: &Plan, target: &TargetPlan) -> aidl::ResetTarget::ResetTarg
         headBytes: length(target.parts.head.length),
         middleBytes: length(target.parts.middle.length),
         tailBytes: length(target.parts.tail.length),
-        eraseGroups: long(target.parts.middle.length.0 / plan.erase_group.0),
+        overwrittenBytes: long(target.overwritten().0),
+        eraseGroups: if plan.rca.is_some() {
+            long(target.parts.middle.length.0 / plan.erase_group.0)
+        } else {
+            0
+        },
         commands: target
-            .chunks
-            .iter()
+            .chunks()
             .flat_map(|chunk| chunk.commands.iter().map(|c| command(c, false)))
             .collect(),
         limitMillis: long(limit.as_millis() as u64),
@@ -154,7 +182,7 @@ fn target_report(target: &TargetReport) -> aidl::TargetReport::TargetReport {
         partition: target.partition.clone(),
         startBytes: long(target.start.0),
         erasedBytes: long(target.erased.0),
-        edgeBytes: long(target.edges.0),
+        overwrittenBytes: long(target.overwritten.0),
         commands: target.commands.iter().map(|c| command(c, true)).collect(),
         eraseMicros: long(target.erase_time.as_micros() as u64),
         canaries: target.canaries as i32,
@@ -168,13 +196,13 @@ fn target_report(target: &TargetReport) -> aidl::TargetReport::TargetReport {
 }
 
 /// A status for the wire.
-pub fn status(status: &Status) -> aidl::ResetStatus::ResetStatus {
+pub fn status(status: &Status, marker_present: bool) -> aidl::ResetStatus::ResetStatus {
     aidl::ResetStatus::ResetStatus {
         state: aidl::ResetState::ResetState(status.state as i32),
         step: status.step.map_or("", |step| step.name()).to_owned(),
         elapsedMillis: long(status.elapsed.as_millis() as u64),
         message: status.message.clone(),
-        markerPresent: false,
+        markerPresent: marker_present,
     }
 }
 

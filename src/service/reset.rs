@@ -10,8 +10,10 @@ use crate::reset::board::Status;
 use crate::reset::{Observer, Reset};
 use crate::service::access::Gate;
 use crate::service::convert;
-use crate::service::error::{answer, unsupported};
-use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode, Strong};
+use crate::service::error::answer;
+use crate::service::ipc::{
+    self, BinderResult, DumpArg, DumpWriter, Interface, ParcelFileDescriptor, StatusCode, Strong,
+};
 use std::sync::Arc;
 
 /// The service.
@@ -61,14 +63,18 @@ impl IFactoryReset for ResetService {
         answer("run", report.map(|report| convert::report(&report)))
     }
 
-    fn finish(&self, _token: &str) -> BinderResult<()> {
+    fn finish(&self, token: &str, file: Option<&ParcelFileDescriptor>) -> BinderResult<()> {
         self.gate.check("finish")?;
-        unsupported("finish")
+        let file = file.map(convert::marker_file).transpose();
+        let finished = file.and_then(|file| self.reset.finish(token, file.as_ref()));
+        answer("finish", finished)
     }
 
     fn status(&self) -> BinderResult<ResetStatus> {
         self.gate.check("status")?;
-        Ok(convert::status(&self.reset.status()))
+        // A run at work holds misc; that it has a marker there needs no second look.
+        let present = self.reset.marker_present().unwrap_or(false);
+        Ok(convert::status(&self.reset.status(), present))
     }
 
     fn cancel(&self) -> BinderResult<()> {

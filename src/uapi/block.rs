@@ -10,6 +10,8 @@ mod raw {
     nix::ioctl_write_int_bad!(blkraset, 0x1262);
     nix::ioctl_read_bad!(blkroget, 0x125e, nix::libc::c_int);
     nix::ioctl_read_bad!(blksszget, 0x1268, nix::libc::c_int);
+    nix::ioctl_write_ptr_bad!(blkdiscard, 0x1277, [u64; 2]);
+    nix::ioctl_write_ptr_bad!(blksecdiscard, 0x127d, [u64; 2]);
     nix::ioctl_read!(blkgetsize64, 0x12, 114, usize);
 }
 
@@ -20,6 +22,24 @@ mod raw {
 pub fn flush_buffers(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: an ioctl without an argument; the descriptor is borrowed for the call.
     unsafe { raw::blkflsbuf(fd.as_raw_fd()) }.map(drop)
+}
+
+/// `BLKSECDISCARD` or `BLKDISCARD` of `length` bytes from `offset`.
+///
+/// # Errors
+/// The kernel's errno: `EOPNOTSUPP` where the disk has no such thing, `EINVAL` for a range that is
+/// not aligned.
+pub fn discard(fd: BorrowedFd<'_>, offset: u64, length: u64, secure: bool) -> Result<(), Errno> {
+    let range = [offset, length];
+    // SAFETY: the kernel reads two u64 from `range`, which outlives the call, and keeps no pointer.
+    unsafe {
+        if secure {
+            raw::blksecdiscard(fd.as_raw_fd(), &range)
+        } else {
+            raw::blkdiscard(fd.as_raw_fd(), &range)
+        }
+    }
+    .map(drop)
 }
 
 /// `BLKRASET`: read-ahead of the node, in 512-byte sectors. Freezes no queue. Needs CAP_SYS_ADMIN.

@@ -23,8 +23,9 @@ interface IFactoryReset {
      * Decides what run() would do with the same request, and touches nothing.
      *
      * Errors: any of NO_SUCH_PARTITION, IN_USE, NOT_EMMC, PROTECTED_TARGET, OUT_OF_RANGE,
-     * READ_ONLY, UNSUPPORTED, ASSURANCE_UNREACHABLE, UPDATE_PENDING, INVALID_REQUEST, PERMISSION,
-     * DEVICE_ERROR. Nothing was sent to the card but CMD8.
+     * READ_ONLY, UNSUPPORTED, ASSURANCE_UNREACHABLE, UPDATE_PENDING, FOREIGN_MARKER, NOT_VERIFIED
+     * (third attempt failed), INVALID_REQUEST, PERMISSION, DEVICE_ERROR. Nothing was sent to the
+     * card but CMD8 and reads of misc.
      */
     ResetPlan plan(in ResetRequest request);
 
@@ -40,11 +41,15 @@ interface IFactoryReset {
     ResetReport run(in ResetRequest request, in @nullable IProgress progress);
 
     /**
-     * Removes the restart marker after the caller has formatted. UNSUPPORTED in this version.
+     * Removes the restart marker, after the caller has formatted. Without one it does nothing.
+     *
+     * Errors: INVALID_REQUEST for the token of another run; FOREIGN_MARKER for a bootloader message
+     * that is not ours; BUSY while a reset runs.
      *
      * @param token the report's.
+     * @param markerFile the marker's file; null = misc.
      */
-    void finish(in String token);
+    void finish(in String token, in @nullable ParcelFileDescriptor markerFile);
 
     /** Where the current or last run stands. */
     ResetStatus status();

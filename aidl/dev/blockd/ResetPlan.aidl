@@ -35,7 +35,11 @@ parcelable ResetPlan {
     Verify verify;
     /** Where the restart marker lies. */
     Marker marker;
-    /** Largest range of one CMD38 in bytes; 0 = no limit. */
+    /** Which attempt this is, by the marker, counted from 1. */
+    int attempt;
+    /** Whether SANITIZE follows the last range. */
+    boolean sanitize;
+    /** Largest range of one command sequence in bytes; 0 = no limit. */
     long maxChunkBytes;
     /** The ranges, in the order in which they are erased. */
     ResetTarget[] targets;

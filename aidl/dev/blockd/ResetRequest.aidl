@@ -25,12 +25,19 @@ parcelable ResetRequest {
     Method method = Method.AUTO;
     /** The least assurance that is acceptable; below it nothing is touched. */
     Assurance minAssurance = Assurance.NONE;
-    /** Largest range of one CMD38 in bytes; 0 = no limit. Not supported in this version. */
+    /** Largest range of one command sequence in bytes; 0 = no limit. */
     long maxChunkBytes = 0;
     /** How much is read back. */
     Verify verify = Verify.SAMPLES;
-    /** Where the restart marker lies. This version supports only NONE. */
+    /** Where the restart marker lies. */
     Marker marker = Marker.MISC;
     /** With Marker.FILE: the file, opened for reading and writing. */
     @nullable ParcelFileDescriptor markerFile;
+    /**
+     * The caller knows that no system update waits for its merge. Needed only where misc cannot be
+     * read; where it says that one does, nothing overrides that.
+     */
+    boolean mergesDone = false;
+    /** Send what the kernel's lists of faulty cards forbid. The card may not survive it. */
+    boolean ignoreQuirks = false;
 }

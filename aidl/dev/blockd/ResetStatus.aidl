@@ -18,6 +18,6 @@ parcelable ResetStatus {
     long elapsedMillis;
     /** The error of a failed run; empty otherwise. */
     String message;
-    /** True where a run that was interrupted is still marked. Always false in this version. */
+    /** True where misc holds a marker of ours: a run was cut, or is not finished yet. */
     boolean markerPresent;
 }

@@ -18,15 +18,17 @@ parcelable ResetTarget {
     long startBytes;
     /** Length of the range in bytes. */
     long lengthBytes;
-    /** Length in bytes of the ragged part before the first whole erase group; overwritten. */
+    /** Length in bytes of the ragged part before the first whole erase group. */
     long headBytes;
-    /** Length in bytes of the part made of whole erase groups; erased by commands. */
+    /** Length in bytes of the part made of whole erase groups, or of all where groups do not matter. */
     long middleBytes;
-    /** Length in bytes of the ragged part after the last whole erase group; overwritten. */
+    /** Length in bytes of the ragged part after the last whole erase group. */
     long tailBytes;
-    /** Whole erase groups in the middle. */
+    /** Bytes of all parts that are overwritten, not erased. */
+    long overwrittenBytes;
+    /** Erase groups in the middle; 0 where the disk is no eMMC. */
     long eraseGroups;
-    /** The commands for the middle, in their order; empty where there is no whole group. */
+    /** The commands, in their order. */
     MmcCommand[] commands;
     /** Longest time that the card may be busy with them, in milliseconds. */
     long limitMillis;

@@ -14,13 +14,13 @@ parcelable TargetReport {
     String partition;
     /** First byte of the range, from the disk's start. */
     long startBytes;
-    /** Bytes erased by CMD38. */
+    /** Bytes erased by commands. */
     long erasedBytes;
-    /** Bytes at ragged edges, overwritten twice. */
-    long edgeBytes;
+    /** Bytes overwritten, twice: ragged edges, or all by the method OVERWRITE. */
+    long overwrittenBytes;
     /** The commands as sent, with the card's answers. */
     MmcCommand[] commands;
-    /** Time of the erase command including its busy phase, in microseconds. */
+    /** Time of the erase commands including their busy phases, or of overwriting, in microseconds. */
     long eraseMicros;
     /** Canaries written before the erase. */
     int canaries;

@@ -74,12 +74,12 @@ pub enum Noun {
 pub enum Reset {
     /// Show what `run` would do; touches nothing
     #[command(
-        after_help = "Examples:\n  blockctl reset plan userdata\n  blockctl reset plan --marker none userdata metadata"
+        after_help = "Examples:\n  blockctl reset plan userdata\n  blockctl reset plan --method secure-trim userdata metadata"
     )]
     Plan(ResetArguments),
     /// Erase, verify and report
     #[command(
-        after_help = "Examples:\n  blockctl reset run --marker none userdata\n  blockctl --json reset run --yes --marker none userdata\n  blockctl reset run --dry-run --marker none userdata"
+        after_help = "Examples:\n  blockctl reset run userdata\n  blockctl --json reset run --yes --marker none userdata\n  blockctl reset run --dry-run --min-assurance purge userdata"
     )]
     Run {
         /// The same as for `plan`.
@@ -98,8 +98,11 @@ pub enum Reset {
     Cancel,
     /// Show the report of the last reset that succeeded
     Report,
-    /// Remove the restart marker after formatting
+    /// Remove the restart marker, after formatting
     Finish {
+        /// Where the marker lies: misc, or a file
+        #[arg(long, default_value = "misc", value_name = "misc|FILE")]
+        marker: String,
         /// Token of the report
         token: String,
     },
@@ -123,7 +126,7 @@ pub struct ResetArguments {
     /// purge or clear: below it nothing is touched
     #[arg(long, value_parser = assurance, default_value = "none", value_name = "LEVEL")]
     pub min_assurance: Assurance,
-    /// Largest range of one command; 0 = no limit
+    /// Largest range of one command sequence; 0 = one for all
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
     pub max_chunk: Bytes,
     /// samples or full
@@ -132,6 +135,12 @@ pub struct ResetArguments {
     /// Where the restart marker lies: misc, a file, or none
     #[arg(long, default_value = "misc", value_name = "misc|FILE|none")]
     pub marker: String,
+    /// No system update waits for its merge (where misc cannot tell)
+    #[arg(long)]
+    pub merges_done: bool,
+    /// Send what the kernel's lists of faulty cards forbid; the card may not survive it
+    #[arg(long)]
+    pub ignore_quirks: bool,
     /// GPT names, e.g. userdata
     #[arg(required = true, value_name = "NAME")]
     pub partitions: Vec<String>,

@@ -81,7 +81,13 @@ pub fn run(
             );
             Ok(())
         }
-        Reset::Finish { token } => reset.finish(token).map_err(|s| failure(&s)),
+        Reset::Finish { marker, token } => {
+            let file = match marker.as_str() {
+                "misc" => None,
+                path => Some(open_marker(path)?),
+            };
+            reset.finish(token, file.as_ref()).map_err(|s| failure(&s))
+        }
     }
 }
 
@@ -113,6 +119,8 @@ fn request(arguments: &ResetArguments) -> Result<aidl::ResetRequest::ResetReques
         verify: aidl::Verify::Verify(arguments.verify as i32),
         marker: aidl::Marker::Marker(marker as i32),
         markerFile: marker_file,
+        mergesDone: arguments.merges_done,
+        ignoreQuirks: arguments.ignore_quirks,
     })
 }
 
@@ -195,9 +203,9 @@ fn plan_text(plan: &aidl::ResetPlan::ResetPlan) -> String {
         );
         let _ = writeln!(
             text,
-            "              erased by commands {} in {} groups, overwritten {} + {}",
-            bytes(target.middleBytes),
-            target.eraseGroups,
+            "              erased {}, overwritten {}; ragged head {}, tail {}",
+            bytes(target.lengthBytes - target.overwrittenBytes),
+            bytes(target.overwrittenBytes),
             bytes(target.headBytes),
             bytes(target.tailBytes)
         );
@@ -219,12 +227,12 @@ fn report_text(report: &aidl::ResetReport::ResetReport) -> String {
         let commands = target.commands.iter().filter(|c| c.index == 38).count();
         let _ = writeln!(
             text,
-            "{}: erased {} by {commands} erase command{} in {:.3} s, overwrote {} at the edges",
+            "{}: erased {} by {commands} erase command{} in {:.3} s, overwrote {}",
             target.partition,
             bytes(target.erasedBytes),
             if commands == 1 { "" } else { "s" },
             target.eraseMicros as f64 / 1e6,
-            bytes(target.edgeBytes)
+            bytes(target.overwrittenBytes)
         );
         let _ = writeln!(
             text,

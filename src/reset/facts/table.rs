@@ -132,3 +132,12 @@ pub(super) fn allowed(sysfs: &dyn Sysfs) -> Vec<String> {
     }
     names
 }
+
+/// The partition `name`, where there is exactly one.
+pub(super) fn named(table: &[(String, Partition)], name: &str) -> Option<Partition> {
+    let mut matches = table.iter().filter(|(_, p)| p.name == name);
+    match (matches.next(), matches.next()) {
+        (Some((_, partition)), None) => Some(partition.clone()),
+        _ => None,
+    }
+}

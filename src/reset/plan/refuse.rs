@@ -3,8 +3,10 @@
 use crate::device::ext_csd::ExtCsd;
 use crate::error::{Code, Failure, Result};
 use crate::fact::Fact;
-use crate::reset::facts::{Facts, Target, ALLOW_LISTS};
-use crate::reset::request::{Marker, Method, Request};
+use crate::reset::facts::{is_user_area, Disk, Facts, Target, ALLOW_LISTS};
+use crate::reset::marker::{Found, Merge, MAX_ATTEMPTS};
+use crate::reset::plan::{Choice, MarkerPlan};
+use crate::reset::request::{Assurance, Marker, Request};
 use crate::reset::step::Step;
 use crate::units::{Bytes, Sectors};
 use nix::errno::Errno;
@@ -32,20 +34,6 @@ const PROTECTED: [&str; 19] = [
     "sec_efs",
 ];
 
-/// Cards whose firmware loses data or dies by secure erase and secure trim: the kernel's
-/// MMC_QUIRK_SEC_ERASE_TRIM_BROKEN (drivers/mmc/core/quirks.h), which guards BLKSECDISCARD but not
-/// the raw ioctl. Manufacturer (CID MID) and product name (CID PNM).
-const SECURE_ERASE_BROKEN: [(u32, &str); 8] = [
-    (0x15, "M8G2FA"),
-    (0x15, "MAG4FA"),
-    (0x15, "MBG8FA"),
-    (0x15, "MCGAFA"),
-    (0x15, "VAL00M"),
-    (0x15, "VYL00M"),
-    (0x15, "KYL00M"),
-    (0x15, "VZL00M"),
-];
-
 pub(super) fn refuse(code: Code, message: impl Into<String>) -> Failure {
     Failure::new(code, Step::Plan.name(), message)
 }
@@ -67,34 +55,194 @@ pub(super) fn check_request(request: &Request) -> Result<()> {
             ));
         }
     }
-    if !matches!(request.method, Method::Auto | Method::SecureErase) {
-        return Err(refuse(
-            Code::Unsupported,
-            format!("the method {} is not in this version", request.method),
+    match (request.marker, &request.marker_file) {
+        (Marker::File, None) => Err(refuse(
+            Code::InvalidRequest,
+            "the restart marker is to lie in a file, and no file was passed",
         )
-        .remedy("use auto or secure-erase"));
-    }
-    if request.max_chunk != Bytes(0) {
-        return Err(refuse(
-            Code::Unsupported,
-            "a limit on the size of one command is not in this version",
-        )
-        .remedy("leave the chunk size at 0: one command for the whole range"));
-    }
-    if request.marker != Marker::None {
-        return Err(refuse(
-            Code::Unsupported,
+        .remedy("pass one that is opened for reading and writing")),
+        (Marker::Misc | Marker::None, Some(_)) => Err(refuse(
+            Code::InvalidRequest,
             format!(
-                "a restart marker in {} is not in this version",
+                "a marker file was passed, and the marker is to lie in {}",
                 request.marker
             ),
         )
-        .remedy(
-            "ask for no marker (--marker none); then keep the power on, a reset that is cut is \
-             not resumed",
-        ));
+        .remedy("say either")),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// True for an eMMC, false for other storage.
+///
+/// # Errors
+/// `NOT_EMMC` for SD cards and boot areas: MMC devices whose erase is none of ours.
+pub(super) fn check_disk(request: &Request, disk: &Disk) -> Result<bool> {
+    let kind = disk.kind.value().map(String::as_str);
+    if kind == Some("MMC") && is_user_area(&disk.name) {
+        return Ok(true);
+    }
+    if disk.name.starts_with("mmcblk") {
+        let what = match kind {
+            Some("MMC") => "not the user area of an eMMC".to_owned(),
+            Some(kind) => format!("of type {kind}, not an eMMC"),
+            None => "of unknown type".to_owned(),
+        };
+        return Err(refuse(Code::NotEmmc, format!("{} is {what}", disk.name))
+            .remedy("blockd erases eMMC, and storage that is no MMC device at all"));
+    }
+    // The caller must have said which disk: a factory reset is not to find some other one.
+    if request.disk.as_deref() != Some(disk.name.as_str()) {
+        return Err(refuse(
+            Code::NotEmmc,
+            format!("{} has no MMC card type, it is not an eMMC", disk.name),
+        )
+        .remedy(format!(
+            "if it is meant, name it (--disk {}): it is overwritten, or discarded on request",
+            disk.name
+        )));
+    }
+    Ok(false)
+}
+
+/// A system update that waits for its merge needs the data.
+pub(super) fn check_update(request: &Request, facts: &Facts) -> Result<()> {
+    const NEEDED: [&str; 3] = ["userdata", "metadata", "misc"];
+    let Some(target) = facts
+        .targets
+        .iter()
+        .find(|t| NEEDED.contains(&t.partition.name.as_str()))
+    else {
+        return Ok(());
+    };
+    let name = &target.partition.name;
+    match &facts.misc.merge {
+        Fact::Known {
+            value: Merge::None, ..
+        } => Ok(()),
+        Fact::Known { value, source } => {
+            let state = match value {
+                Merge::Merging => "is being merged",
+                _ => "waits for its merge",
+            };
+            Err(refuse(
+                Code::UpdatePending,
+                format!("a system update {state} ({source}), and {name} holds parts of it"),
+            )
+            .remedy("let the system boot and finish the merge, or cancel the update, then reset"))
+        }
+        Fact::Unknown { .. } if request.merges_done => Ok(()),
+        Fact::Unknown { reason, errno } => {
+            let mut failure = refuse(
+                Code::UpdatePending,
+                format!("it cannot be told whether a system update is pending: {reason}"),
+            );
+            failure.errno = *errno;
+            Err(failure.remedy("say --merges-done if you know that none is"))
+        }
+    }
+}
+
+/// Where the restart marker goes, and which attempt this is.
+pub(super) fn check_marker(request: &Request, facts: &Facts) -> Result<MarkerPlan> {
+    let node = match (request.marker, &facts.misc.partition) {
+        (Marker::Misc, Some(partition)) => partition.node.clone(),
+        (Marker::Misc, None) => return Err(refuse(
+            Code::InvalidRequest,
+            "this device has no partition misc for the restart marker",
+        )
+        .remedy(
+            "say --marker FILE, or --marker none and keep the power on: a reset that is cut is \
+                 then not resumed",
+        )),
+        _ => String::new(),
+    };
+    if let (Marker::Misc, Some(partition)) = (request.marker, &facts.misc.partition) {
+        if partition.range.length < Sectors(4) {
+            return Err(refuse(
+                Code::InvalidRequest,
+                format!(
+                    "misc has {}, a bootloader message needs 4",
+                    partition.range.length
+                ),
+            )
+            .remedy("say --marker FILE or --marker none"));
+        }
+    }
+    let found = match (request.marker, &facts.marker) {
+        (Marker::None, _) => None,
+        (_, Fact::Known { value, .. }) => Some(value.clone()),
+        (_, Fact::Unknown { reason, errno }) => {
+            let denied = matches!(errno, Some(Errno::EPERM | Errno::EACCES));
+            let code = if denied {
+                Code::Permission
+            } else {
+                Code::DeviceError
+            };
+            let mut failure = refuse(code, format!("the restart marker cannot be read: {reason}"));
+            failure.errno = *errno;
+            return Err(failure.remedy("run as root, in a domain that may open misc"));
+        }
+    };
+    let attempt =
+        match &found {
+            Some(Found::Ours { attempts, .. }) if *attempts >= MAX_ATTEMPTS => return Err(refuse(
+                Code::NotVerified,
+                format!("the reset is incomplete after {attempts} attempts"),
+            )
+            .remedy(
+                "do not pass this device on: its card cannot be erased. `blockctl reset finish` \
+                 with the run's token gives up",
+            )),
+            Some(Found::Ours { attempts, .. }) => attempts + 1,
+            Some(Found::Foreign { command, .. }) => {
+                return Err(refuse(
+                    Code::ForeignMarker,
+                    format!("the bootloader message holds another command, `{command}`"),
+                )
+                .remedy("it is neither overwritten nor cleared: let what it is for be done first"))
+            }
+            Some(Found::Empty | Found::ForeignWipe { .. }) | None => 1,
+        };
+    Ok(MarkerPlan {
+        place: request.marker,
+        node,
+        found,
+        attempt,
+    })
+}
+
+/// Below what was asked for nothing is touched.
+pub(super) fn check_assurance(
+    request: &Request,
+    assurance: Assurance,
+    choice: &Choice,
+    has_edges: bool,
+    group: Sectors,
+) -> Result<()> {
+    if assurance >= request.min_assurance {
+        return Ok(());
+    }
+    let why = if has_edges && choice.grouped {
+        format!(
+            "the range does not start and end on erase groups of {}, and this card's edges can \
+             only be overwritten",
+            group.to_bytes()
+        )
+    } else {
+        format!(
+            "{} on this disk claims nothing about physical blocks",
+            choice.method
+        )
+    };
+    Err(refuse(
+        Code::AssuranceUnreachable,
+        format!(
+            "{assurance} can be reached, {} was asked for: {why}",
+            request.min_assurance
+        ),
+    )
+    .remedy("accept clear; or move the partition's borders onto erase groups, or use another card"))
 }
 
 pub(super) fn check_target(target: &Target, facts: &Facts) -> Result<()> {
@@ -179,29 +327,55 @@ pub(super) fn check_target(target: &Target, facts: &Facts) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn check_card(facts: &Facts) -> Result<()> {
-    let (Some(manfid), Some(name)) = (facts.disk.manfid.value(), facts.disk.card_name.value())
-    else {
-        return Err(refuse(
+/// Maker and product of the card: without them it cannot be told whether it is on a list.
+pub(super) fn identity(request: &Request, disk: &Disk) -> Result<(u32, String)> {
+    match (disk.manfid.value(), disk.card_name.value()) {
+        (Some(manfid), Some(name)) => Ok((*manfid, name.clone())),
+        _ if request.ignore_quirks => Ok((0, String::new())),
+        _ => Err(refuse(
             Code::DeviceError,
             format!(
                 "maker and product of {} are unknown, and some cards die by secure erase",
-                facts.disk.name
+                disk.name
             ),
         )
         .remedy(format!(
-            "let this domain read /sys/block/{0}/device/manfid and /sys/block/{0}/device/name",
-            facts.disk.name
-        )));
-    };
-    if SECURE_ERASE_BROKEN.contains(&(*manfid, name.as_str())) {
-        return Err(refuse(
-            Code::Unsupported,
-            format!("the card {name} (manufacturer {manfid:#04x}) has a firmware that secure erase can kill"),
-        )
-        .remedy("the kernel refuses secure erase on it too; overwrite the partition instead"));
+            "let this domain read /sys/block/{0}/device/manfid and /sys/block/{0}/device/name, or \
+             say --ignore-quirks",
+            disk.name
+        ))),
     }
-    Ok(())
+}
+
+/// The register must know as many sectors as the kernel.
+pub(super) fn capacity(csd: &ExtCsd, disk: &Disk) -> Result<()> {
+    if csd.sec_count() >= disk.capacity {
+        return Ok(());
+    }
+    Err(refuse(
+        Code::DeviceError,
+        format!(
+            "EXT_CSD of {} says {}, the kernel says {}",
+            disk.name,
+            csd.sec_count(),
+            disk.capacity
+        ),
+    )
+    .remedy("the register cannot be trusted; do not erase this card by commands"))
+}
+
+/// The relative card address, for CMD13.
+pub(super) fn rca(disk: &Disk) -> Result<u16> {
+    disk.rca.value().copied().ok_or_else(|| {
+        refuse(
+            Code::DeviceError,
+            format!("the relative address of {} is unknown", disk.name),
+        )
+        .remedy(format!(
+            "let this domain read /sys/block/{}/device/rca",
+            disk.name
+        ))
+    })
 }
 
 pub(super) fn ext_csd<'a>(fact: &'a Fact<ExtCsd>, disk: &str) -> Result<&'a ExtCsd> {
