@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -120,6 +121,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 pub struct HostLoops {
     control_path: PathBuf,
     folders: Vec<PathBuf>,
+    /// The one that had the last node: tried first.
+    folder: AtomicUsize,
     sysfs: Tree,
     control: OnceLock<File>,
     supported: OnceLock<Result<(), Errno>>,
@@ -139,6 +142,7 @@ impl HostLoops {
         HostLoops {
             control_path: control.into(),
             folders: folders.into_iter().map(Into::into).collect(),
+            folder: AtomicUsize::new(0),
             sysfs: Tree::system(),
             control: OnceLock::new(),
             supported: OnceLock::new(),
@@ -155,10 +159,15 @@ impl HostLoops {
     }
 
     fn open_now(&self, name: &str, flags: OFlag) -> Result<Node, Errno> {
-        for folder in &self.folders {
-            let path = folder.join(name);
+        let count = self.folders.len();
+        let last = self.folder.load(Ordering::Relaxed);
+        for index in (last..count).chain(0..last) {
+            let path = self.folders[index].join(name);
             match open_node(&path, flags) {
-                Ok(file) => return Ok(Node { file, path }),
+                Ok(file) => {
+                    self.folder.store(index, Ordering::Relaxed);
+                    return Ok(Node { file, path });
+                }
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(errno),
             }
@@ -235,8 +244,10 @@ impl Loops for HostLoops {
     }
 
     fn is_bound(&self, number: u32) -> bool {
-        // The folder is there from bind to unbind (loop_sysfs_init, loop_sysfs_exit).
-        self.sysfs.exists(&format!("/sys/block/loop{number}/loop"))
+        // The folder is there from bind to unbind (loop_sysfs_init, loop_sysfs_exit). Not by
+        // /sys/block: following its link doubles the time.
+        self.sysfs
+            .exists(&format!("/sys/devices/virtual/block/loop{number}/loop"))
     }
 
     fn bound_numbers(&self) -> io::Result<Vec<u32>> {

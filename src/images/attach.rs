@@ -2,6 +2,7 @@
 
 use super::apex::find_payload;
 use super::facts::FileFacts;
+use super::parallel::run_all;
 use super::plan::{check_file, plan, AttachPlan, AttachRequest, Start};
 use super::pool::Ticket;
 use super::retry::Retry;
@@ -12,8 +13,6 @@ use nix::errno::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Most items of one call; the AIDL constant `IImageDevices.MAX_ITEMS`.
@@ -22,9 +21,6 @@ pub const MAX_ITEMS: usize = 32;
 /// How long a node may be late. ueventd's cold boot makes them within this; apexd waits for ever
 /// while it runs.
 const NODE_WAIT: Duration = Duration::from_secs(2);
-
-/// Items per thread below which another thread costs more than it saves.
-const ITEMS_PER_THREAD: usize = 4;
 
 /// Refuses more items than one call takes.
 ///
@@ -73,35 +69,7 @@ impl Images {
     pub fn attach_all(&self, items: &[AttachItem]) -> Result<Vec<Result<Attached>>> {
         check_count(items.len())?;
         self.pool.reclaim(&*self.loops, items.len());
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        let threads = cores.min(items.len() / ITEMS_PER_THREAD).max(1);
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Vec::with_capacity(items.len()));
-        let work = || {
-            while let Some((index, item)) = {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                items.get(index).map(|item| (index, item))
-            } {
-                let result = self.attach(item);
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                done.push((index, result));
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Where no thread can be had this one does it all.
-                if std::thread::Builder::new()
-                    .spawn_scoped(scope, work)
-                    .is_err()
-                {
-                    break;
-                }
-            }
-            work();
-        });
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        done.sort_unstable_by_key(|(index, _)| *index);
-        Ok(done.into_iter().map(|(_, result)| result).collect())
+        Ok(run_all(items, |item| self.attach(item)))
     }
 
     /// Attaches one file.
@@ -149,6 +117,9 @@ impl Images {
             .run(Step::Control, || loops.prepare())
             .map_err(control_failure)?;
         let mut retry = Retry::new(loops);
+        // Kept until the end, so that the pool does not give the same number again: a device that
+        // somebody has claimed without binding it is busy and looks idle.
+        let mut lost = Vec::new();
         loop {
             let ticket = steps
                 .run(Step::Number, || self.pool.take(loops))
@@ -157,6 +128,7 @@ impl Images {
                 Ok(device) => return Ok((device, ticket.number())),
                 Err(errno) => retry.again(errno)?,
             }
+            lost.push(ticket);
         }
     }
 

@@ -9,6 +9,7 @@ pub mod facts;
 #[cfg(test)]
 mod fake;
 pub mod list;
+mod parallel;
 pub mod plan;
 pub mod pool;
 mod retry;

@@ -14,6 +14,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// lowest; below the limit of a kernel with `loop.max_part=255`, 4096.
 pub const FIRST_OWN_NUMBER: u32 = 256;
 
+/// Released devices to look for where none is idle.
+const AT_A_TIME: usize = 8;
+
 /// Own numbers in a row that may turn out to be somebody else's before the search ends.
 const LONGEST_SEARCH: u32 = 256;
 
@@ -98,8 +101,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Looks for devices of ours that were released since, up to `count` idle ones. Called once
-    /// for a batch: it asks sysfs about each.
+    /// Looks for devices of ours that were released since, until `count` are idle. It asks sysfs
+    /// about each: once for a batch.
     pub fn reclaim(&self, loops: &dyn Loops, count: usize) {
         let Numbers::From(first) = self.numbers else {
             return;
@@ -134,16 +137,21 @@ impl Pool {
             let number = loops.free_number()?;
             return Ok(Ticket { pool: self, number });
         }
-        let idle = {
-            let mut state = self.state();
-            let idle = state.idle.pop_first();
-            state.taken.extend(idle);
-            idle
-        };
-        match idle {
-            Some(number) => Ok(Ticket { pool: self, number }),
+        if let Some(ticket) = self.take_idle() {
+            return Ok(ticket);
+        }
+        self.reclaim(loops, AT_A_TIME);
+        match self.take_idle() {
+            Some(ticket) => Ok(ticket),
             None => self.make(loops),
         }
+    }
+
+    fn take_idle(&self) -> Option<Ticket<'_>> {
+        let mut state = self.state();
+        let number = state.idle.pop_first()?;
+        state.taken.insert(number);
+        Some(Ticket { pool: self, number })
     }
 
     /// The next own number whose device is new, or was there and is idle.
@@ -197,13 +205,21 @@ mod tests {
         let loops = FakeLoops::default();
         let pool = Pool::new(Numbers::From(1000));
         let first = pool.take(&loops).unwrap();
-        pool.reclaim(&loops, 10);
         let second = pool.take(&loops).unwrap();
         assert_eq!((first.number(), second.number()), (1000, 1001));
         drop(first);
-        pool.reclaim(&loops, 10);
         assert_eq!(pool.take(&loops).unwrap().number(), 1000);
         assert_eq!(loops.count("add"), 2);
+    }
+
+    #[test]
+    fn released_devices_are_used_before_new_ones_are_made() {
+        let loops = FakeLoops::default();
+        let pool = Pool::new(Numbers::From(1000));
+        for _ in 0..50 {
+            drop(pool.take(&loops).unwrap());
+        }
+        assert_eq!(loops.count("add"), 1);
     }
 
     #[test]

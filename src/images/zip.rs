@@ -23,8 +23,10 @@ const CENTRAL_LENGTH: usize = 46;
 const END_LENGTH: usize = 22;
 /// The end record and the longest comment.
 const LONGEST_TAIL: u64 = END_LENGTH as u64 + 0xffff;
-/// What is read first: end record and directory of nearly every APEX.
-const SHORT_TAIL: u64 = 8192;
+/// The least that is read first. With the page that it begins in it holds the end record of nearly
+/// every APEX.
+const SHORT_TAIL: u64 = 1024;
+const PAGE: u64 = 4096;
 
 /// Numbers that mean "see the zip64 records".
 const ZIP64_16: u16 = 0xffff;
@@ -112,18 +114,22 @@ impl Directory {
         if file < END_LENGTH as u64 {
             return Err(broken("end record", 0, "the file is too short for one"));
         }
-        let mut tail = Vec::new();
-        let mut found = None;
-        for length in [SHORT_TAIL, LONGEST_TAIL] {
-            tail.resize(file.min(length) as usize, 0);
-            let start = file - tail.len() as u64;
+        let short = file.saturating_sub(SHORT_TAIL);
+        let starts = [short - short % PAGE, file.saturating_sub(LONGEST_TAIL)];
+        let (mut tail, mut start, mut found) = (Vec::new(), file, None);
+        for first in starts {
+            if first >= start {
+                break;
+            }
+            start = first;
+            // Not resize(): at opt-level z that is a loop over the bytes.
+            tail = vec![0; (file - start) as usize];
             read(source, "end record", start, &mut tail)?;
             found = find_end(&tail);
-            if found.is_some() || tail.len() as u64 == file {
+            if found.is_some() {
                 break;
             }
         }
-        let start = file - tail.len() as u64;
         let Some(at) = found else {
             let why = "no end record of a zip archive before it";
             return Err(broken("end of file", file, why));

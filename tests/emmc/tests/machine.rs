@@ -47,7 +47,12 @@ fn long_time_outs_are_polled_short_ones_left_to_the_controller() {
 #[test]
 fn a_busy_card_outlasts_the_time_out() {
     // polled, by the controller, and by default
-    for (timeout, after) in [(Some(3000), 3000), (Some(2000), 2581), (None, 10_000)] {
+    for (timeout, after) in [
+        (Some(3000), 3000),
+        (Some(2000), 2581),
+        (Some(100), 161),
+        (None, 10_000),
+    ] {
         let erase = Duration::from_secs(20);
         let m = timed(erase);
         let start = m.now();

@@ -295,3 +295,51 @@ fn the_journal_has_the_order_of_everything() {
     ];
     assert_eq!(m.journal().events, want);
 }
+
+#[test]
+fn direct_io_and_the_page_cache_of_one_node_agree() {
+    let m = machine();
+    let user = m.open_buffered(P2).expect("open");
+    let block = m.open_block(P2, Access::Claim).expect("claim");
+    let mut buffer = DirectBuffer::new(SECTOR);
+    // a direct write drops the page
+    user.read(5).expect("cached");
+    buffer.fill(7);
+    block.write_at(Bytes(5 * 512), &buffer).expect("write");
+    assert_eq!(user.read(5).expect("read"), [7; SECTOR]);
+    // a direct read writes the page back first
+    user.write(5, &[8; SECTOR]).expect("dirty");
+    block.read_at(Bytes(5 * 512), &mut buffer).expect("read");
+    assert_eq!(buffer[..], [8; SECTOR]);
+    // fdatasync writes all dirty pages, and nothing of another node
+    let disk = m.open_buffered(DISK).expect("open");
+    disk.write(0, &[9; SECTOR]).expect("dirty");
+    user.write(6, &[9; SECTOR]).expect("dirty");
+    m.reset_logs();
+    block.sync().expect("fdatasync");
+    let want = [
+        Event::WriteBack {
+            node: P2.to_owned(),
+            sector: START + 6,
+            sectors: 1,
+        },
+        Event::Sync {
+            node: P2.to_owned(),
+            flushed: true,
+        },
+    ];
+    assert_eq!(m.journal().events, want);
+}
+
+#[test]
+fn a_reboot_loses_dirty_pages_and_claims() {
+    let m = machine();
+    let user = m.open_buffered(P2).expect("open");
+    user.write(5, &[8; SECTOR]).expect("dirty");
+    m.mount(P1, "/misc").expect("mount");
+    m.reboot().expect("reboot");
+    drop(user);
+    let old = Pattern { seed: SEED }.sector(START + 5);
+    assert_eq!(read(&m, P2, 5)[..], old);
+    assert_eq!(m.open_block(P1, Access::Claim).map(drop), Ok(()));
+}

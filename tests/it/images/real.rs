@@ -1,21 +1,16 @@
 //! AOSP's own APEX files.
 
 use super::support::{contents, item, text, Bench};
+use crate::needs::apex_files;
 use anyhow::{bail, ensure, Context, Result};
 use blockd::error::Code;
 use blockd::images::AttachItem;
-use std::path::{Path, PathBuf};
 
-/// Where AOSP's files are: `BLOCKD_APEX_DIR`, or beside the checkout.
-pub fn folder() -> Option<PathBuf> {
-    let named = std::env::var_os("BLOCKD_APEX_DIR").map(PathBuf::from);
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/apex");
-    let folder = named.unwrap_or(beside);
-    folder.is_dir().then_some(folder)
-}
+/// Offset and length of the payload, or why there is none.
+type Verdict = std::result::Result<(u64, u64), Code>;
 
-/// Offset and length of the payload, or why there is none. By another zip reader (Python's).
-const FILES: [(&str, std::result::Result<(u64, u64), Code>); 7] = [
+/// The files, and what another zip reader (Python's) says of them.
+const FILES: [(&str, Verdict); 7] = [
     ("com.android.apex.cts.shim.v1.apex", Ok((4096, 274_432))),
     (
         "com.android.apex.cts.shim.v2_no_hashtree.apex",
@@ -38,7 +33,7 @@ const FILES: [(&str, std::result::Result<(u64, u64), Code>); 7] = [
 ];
 
 fn items(bench: &Bench) -> Result<Vec<AttachItem>> {
-    let folder = folder().context("no APEX files")?;
+    let folder = apex_files().context("no APEX files")?;
     let items = FILES.iter().enumerate();
     items
         .map(|(i, (name, _))| item(&folder.join(name), bench.apex(i)))

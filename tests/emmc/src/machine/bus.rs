@@ -191,11 +191,10 @@ impl Bus {
         Ok(())
     }
 
-    /// Drops the clean pages of a node within absolute `range`.
+    /// Drops the pages of a node within absolute `range`, which are clean by now.
     pub fn drop_pages(&mut self, name: &str, range: Range<u64>) {
         if let Ok(node) = self.node(name) {
-            node.cache
-                .retain(|sector, page| page.dirty || !range.contains(sector));
+            node.cache.retain(|sector, _| !range.contains(sector));
         }
     }
 

@@ -30,6 +30,13 @@ const BLOCK_BYTES: u32 = 4096;
 const ROUNDS: usize = 15;
 /// Every wait for a queue freeze calls one of these once (block/blk-mq.c).
 const FREEZE: &[&str] = &["blk_mq_freeze_queue*", "blk_freeze_queue*"];
+/// Every wait for a grace period begins in one of these (kernel/rcu).
+const WAITS: &[&str] = &[
+    "synchronize_rcu",
+    "synchronize_rcu_expedited",
+    "synchronize_srcu",
+    "rcu_barrier",
+];
 /// Where a freeze waits for the queue to drain: called exactly once in each freeze.
 const FREEZE_WAIT: &str = "blk_mq_freeze_queue_wait";
 /// Traced calls that are told to the host: who froze a queue.
@@ -63,6 +70,7 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
         answer.messages
     );
     let trace = FunctionTrace::start("freezes", FREEZE)?;
+    let waits = FunctionTrace::start("waits", WAITS)?;
     port.send(&json!({"traced": trace.functions()?}))?;
 
     // A counter that counts nothing would prove nothing: show it a classic attach first.
@@ -75,7 +83,7 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
 
     for round in 0..ROUNDS {
         trace.clear()?;
-        let (nodes, mut line) = attach(&images, &trace, "warm")?;
+        let (nodes, mut line) = attach(&images, &trace, &waits, "warm")?;
         if round == 0 {
             let begin = Instant::now();
             line["verified"] = verify(&images, &nodes)?.into();
@@ -87,7 +95,7 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
 
     make_cold(&control)?;
     trace.clear()?;
-    let (nodes, line) = attach(&images, &trace, "cold")?;
+    let (nodes, line) = attach(&images, &trace, &waits, "cold")?;
     port.send(&line)?;
     detach(&nodes)?;
 
@@ -130,12 +138,14 @@ fn expected() -> Result<Vec<Image>> {
 fn attach(
     images: &[Image],
     trace: &FunctionTrace,
+    waits: &FunctionTrace,
     round: &str,
 ) -> Result<(BTreeMap<PathBuf, PathBuf>, Value)> {
     let block_size = BLOCK_BYTES.to_string();
     let mut words = ["image", "attach", "--block-size"].map(Path::new).to_vec();
     words.push(Path::new(&block_size));
     words.extend(images.iter().map(|image| image.path.as_path()));
+    waits.clear()?;
     let answer = tool::call(&words)?;
     let freezes = freezes(trace)?;
     let items = answer.output["items"]
@@ -153,6 +163,8 @@ fn attach(
         "micros": answer.output["elapsed_micros"],
         "freezes": freezes,
         "first_calls": trace.first_calls(SHOWN_CALLS)?,
+        "waits": waits.counts()?,
+        "first_waits": waits.first_calls(SHOWN_CALLS)?,
         "tool": answer.json(),
     });
     Ok((nodes, line))

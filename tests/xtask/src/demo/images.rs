@@ -67,6 +67,14 @@ pub fn result(lines: &[Value]) -> Result<Value> {
             .map(|round| number(round, key))
             .sum::<Result<u64>>()
     };
+    let waits = |round: &&Value| -> u64 {
+        let counts = round["waits"].as_object();
+        counts
+            .into_iter()
+            .flatten()
+            .filter_map(|(_, n)| n.as_u64())
+            .sum()
+    };
     let attached = warm
         .iter()
         .copied()
@@ -78,6 +86,7 @@ pub fn result(lines: &[Value]) -> Result<Value> {
         "attached": attached.iter().min(),
         "verified": warm[0]["verified"],
         "queue_freezes": total("freezes")?,
+        "grace_period_waits": warm.iter().map(waits).sum::<u64>(),
         "milliseconds": millis(*median),
         "milliseconds_best": millis(micros[0]),
         "milliseconds_cold": millis(number(cold, "micros")?),

@@ -114,6 +114,11 @@ const ROWS: &[Row] = &[
         "queue freezes in all rounds with devices made ahead",
     ),
     (
+        "/images/grace_period_waits",
+        Is(0),
+        "other waits for an RCU grace period in those rounds",
+    ),
+    (
         "/images/milliseconds",
         AtMost(25.0),
         "ms for all, devices made ahead (median)",

@@ -227,6 +227,8 @@ impl Machine {
             words.push(value);
         };
         add("-accel", "tcg,thread=multi".into());
+        // The emulated SHA instructions make reading images back three times as fast.
+        add("-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+sha-ni".into());
         add("-smp", "2".into());
         add("-m", MEMORY_MIB.to_string());
         // The card reaches the guest's memory through this file.
