@@ -386,39 +386,41 @@ pub(super) fn pieces(range: SectorRange) -> impl Iterator<Item = SectorRange> {
     })
 }
 
-/// Sends one CMD35/36/38 sequence and judges every answer. Where the card says that another command
-/// came in between (the ioctl path does not hold periodic retuning off), it is sent once more.
+/// Sends one CMD35/36/38 sequence and judges every answer. Where the first thing that the card
+/// complains of is a command in between (the ioctl path does not hold periodic retuning off), it is
+/// sent once more.
 fn erase(run: &mut Run<'_>, claimed: &Claimed, chunk: &Chunk) -> Result<Vec<Command>> {
-    const RESET: u32 = status::ERASE_RESET | status::ERASE_SEQ_ERROR;
-    let first = sequence(run, claimed, chunk);
-    let Err((failure, answers)) = first else {
-        return first.map_err(|(failure, _)| failure);
+    let failure = match sequence(run, claimed, chunk) {
+        Ok(commands) => return Ok(commands),
+        Err((failure, Disturbed(false))) => return Err(failure),
+        Err((failure, Disturbed(true))) => failure,
     };
-    if answers & RESET == 0 {
-        return Err(failure);
-    }
     run.warnings
         .push(format!("{}; the sequence was sent again", failure.message));
     sequence(run, claimed, chunk).map_err(|(failure, _)| failure)
 }
 
-/// One sequence; a failure comes with the OR of the answers.
+/// Whether a sequence failed because something came in between.
+struct Disturbed(bool);
+
+/// One sequence.
 fn sequence(
     run: &mut Run<'_>,
     claimed: &Claimed,
     chunk: &Chunk,
-) -> std::result::Result<Vec<Command>, (Failure, u32)> {
+) -> std::result::Result<Vec<Command>, (Failure, Disturbed)> {
     let Some(mmc) = &claimed.mmc else {
         return Ok(Vec::new());
     };
     let start = run.storage.now();
     let mut commands = chunk.commands.clone();
     let result = mmc.multi_cmd(&mut commands);
-    let answers = commands.iter().fold(0, |all, c| all | c.response);
     if let Some(bad) = commands.iter().find(|c| status::has_error(c.response)) {
         let names = status::error_names(bad.response);
         let what = format!("{bad} was answered with {:#010x}: {names}", bad.response);
-        return Err((erase_failed(chunk.range, what, result.err()), answers));
+        const RESET: u32 = status::ERASE_RESET | status::ERASE_SEQ_ERROR;
+        let disturbed = Disturbed(bad.response & RESET != 0);
+        return Err((erase_failed(chunk.range, what, result.err()), disturbed));
     }
     match result {
         Ok(()) => {}
@@ -440,11 +442,14 @@ fn sequence(
                 "CAP_SYS_RAWIO is needed, and in SELinux the ioctl 0xb301 on the disk; no erase \
                  was sent to the card",
             );
-            return Err((failure, 0));
+            return Err((failure, Disturbed(false)));
         }
         Err(errno) => {
             let what = "MMC_IOC_MULTI_CMD failed".to_owned();
-            return Err((erase_failed(chunk.range, what, Some(errno)), answers));
+            return Err((
+                erase_failed(chunk.range, what, Some(errno)),
+                Disturbed(false),
+            ));
         }
     }
     let what = format!("erasing {}", chunk.range);
@@ -454,7 +459,7 @@ fn sequence(
             commands.extend(poll);
             Ok(commands)
         }
-        Err(failure) => Err((failure, 0)),
+        Err(failure) => Err((failure, Disturbed(false))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Outcome};
 use crate::needs::Need;
-use crate::reset::layout::{expect_erased_exactly, expect_untouched, machine};
+use crate::reset::layout::{expect_erased_exactly, expect_untouched, machine, plain};
 use blockd::aidl::IFactoryReset::IFactoryReset;
 use blockd::aidl::IProgress::{BnProgress, IProgress};
 use blockd::aidl::Marker::Marker;
@@ -54,7 +54,7 @@ struct Served {
 impl Served {
     fn new(allow_uids: &[u32]) -> Result<Served, String> {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let card = machine(emmc::card::Config::default());
+        let card = machine(plain());
         let config = Config {
             endpoint: Endpoint::Unix(folder.path().join("socket")),
             interfaces: Interface::ALL.to_vec(),
@@ -220,11 +220,9 @@ fn stopped_client() -> Outcome {
 fn later_methods() -> Outcome {
     let served = Served::new(&[])?;
     let client = served.client()?;
-    let reset = client.reset().map_err(|e| e.to_string())?;
     let images = client.images().map_err(|e| e.to_string())?;
     let diagnostics = client.diagnostics().map_err(|e| e.to_string())?;
     let answers = [
-        reset.finish("token").err(),
         images.activateAll(&[]).err(),
         images.deactivate("x").err(),
         diagnostics.cache(None).err(),
@@ -374,7 +372,7 @@ fn blockctl_errors() -> Outcome {
         .card
         .files()
         .set("/sys/block/mmcblk0/device/type", "SD");
-    let table: [(&[&str], i32, &str); 5] = [
+    let table: [(&[&str], i32, &str); 4] = [
         (
             &["reset", "plan", "nosuch", "--marker", "none"],
             1,
@@ -385,9 +383,8 @@ fn blockctl_errors() -> Outcome {
             2,
             "NOT_EMMC",
         ),
-        (&["reset", "plan", "userdata"], 2, "UNSUPPORTED"),
+        (&["reset", "plan", "nosuch"], 1, "NO_SUCH_PARTITION"),
         (&["card", "info", "mmcblk7"], 1, "NO_SUCH_DEVICE"),
-        (&["reset", "finish", "x"], 2, "UNSUPPORTED"),
     ];
     for (arguments, status, code) in table {
         let mut all = vec!["--json"];

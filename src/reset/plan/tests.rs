@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::fact::Fact;
+use crate::reset::facts::misc::Misc;
 use crate::reset::facts::Disk;
+use crate::reset::marker::Merge;
 
 const GROUP: u64 = 1024;
 const CAPACITY: u64 = 1 << 23;
@@ -16,7 +18,7 @@ fn csd() -> ExtCsd {
     bytes[223] = 2;
     bytes[224] = 1;
     bytes[230] = 3;
-    bytes[231] = 0x55;
+    bytes[231] = 0x05;
     ExtCsd(bytes)
 }
 
@@ -63,6 +65,13 @@ fn facts(targets: &[(&str, u64, u64)]) -> Facts {
             .collect(),
         allowed: partitions.iter().map(|p| p.name.clone()).collect(),
         partitions,
+        misc: Misc {
+            partition: None,
+            marker: Fact::unknown("no misc", None),
+            merge: Fact::known(Merge::None, "no misc"),
+        },
+        marker: Fact::unknown("no misc", None),
+        hung_task: None,
     }
 }
 
@@ -85,13 +94,14 @@ fn one_command_names_whole_groups_inside_the_range() {
     for ((start, length), named) in table {
         let plan = planned(&[("userdata", start, length)]);
         let target = &plan.targets[0];
-        let commands: Vec<_> = target.chunks.iter().map(|c| c.commands).collect();
+        let commands: Vec<_> = target.chunks().map(|c| c.commands.clone()).collect();
         match named {
             None => assert!(commands.is_empty(), "{start}+{length}"),
             Some((first, last)) => {
                 assert_eq!(commands.len(), 1);
-                assert_eq!(commands[0].map(|c| c.index), [35, 36, 38]);
-                assert_eq!(commands[0].map(|c| c.argument), [first, last, SECURE_ERASE]);
+                let sent: Vec<(u8, u32)> =
+                    commands[0].iter().map(|c| (c.index, c.argument)).collect();
+                assert_eq!(sent, [(35, first), (36, last), (38, 0x8000_0000)]);
             }
         }
     }
@@ -101,7 +111,10 @@ fn one_command_names_whole_groups_inside_the_range() {
 fn the_limit_follows_the_register() {
     let plan = planned(&[("userdata", 0, 1000 * GROUP)]);
     // 300 ms × 2 × 3 × 1000 groups
-    assert_eq!(plan.targets[0].chunks[0].limit, Duration::from_secs(1800));
+    assert_eq!(
+        plan.targets[0].chunks().next().map(|c| c.limit),
+        Some(Duration::from_secs(1800))
+    );
 }
 
 #[test]

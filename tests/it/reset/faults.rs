@@ -1,6 +1,6 @@
 //! Cards that fail or lie, kernels that do not wait: what is reported is what happened.
 
-use super::layout::{expect_erased_exactly, expect_untouched, machine, place, reset, GROUP};
+use super::layout::{expect_erased_exactly, expect_untouched, machine, place, plain, reset, GROUP};
 use crate::case::{Case, Outcome};
 use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
 use blockd::error::{Code, Failure};
@@ -72,10 +72,7 @@ fn lies() -> Outcome {
         ),
     ];
     for (what, target, lies) in table {
-        let machine = machine(Config {
-            lies,
-            ..Config::default()
-        });
+        let machine = machine(Config { lies, ..plain() });
         let failure = reset(&machine, target)
             .err()
             .ok_or(format!("a card that {what} passed"))?;
@@ -93,7 +90,6 @@ fn answers() -> Outcome {
     const ERROR: u32 = 1 << 19;
     let table = [
         (35, Effect::Refuse(OUT_OF_RANGE), "OUT_OF_RANGE"),
-        (36, Effect::Refuse(ERASE_SEQ_ERROR), "ERASE_SEQ_ERROR"),
         (36, Effect::Refuse(ERASE_PARAM), "ERASE_PARAM"),
         (38, Effect::Later(WP_ERASE_SKIP), "WP_ERASE_SKIP"),
         (38, Effect::Later(ERROR), "ERROR"),
@@ -101,7 +97,7 @@ fn answers() -> Outcome {
         (36, Effect::NoResponse, ""),
     ];
     for (command, effect, name) in table {
-        let machine = machine(Config::default());
+        let machine = machine(plain());
         machine.with_card(|card| card.inject(Fault::new(command, 1, effect)));
         let failure = reset(&machine, "userdata")
             .err()
@@ -114,8 +110,24 @@ fn answers() -> Outcome {
         );
         assert!(!failure.remedy.is_empty(), "{failure:?}");
     }
+    // Another command in between (a retune) ends the sequence: it is sent once more, and said.
+    let disturbed = super::layout::machine(plain());
+    disturbed.with_card(|card| card.inject(Fault::new(36, 1, Effect::Refuse(ERASE_SEQ_ERROR))));
+    let report = reset(&disturbed, "userdata").map_err(|e| e.to_string())?;
+    expect_erased_exactly(&disturbed, &["userdata"]);
+    assert_eq!(report.warnings.len(), 1, "{:?}", report.warnings);
+    // Only once.
+    let disturbed = super::layout::machine(plain());
+    for nth in [1, 2] {
+        disturbed
+            .with_card(|card| card.inject(Fault::new(36, nth, Effect::Refuse(ERASE_SEQ_ERROR))));
+    }
+    let failure = reset(&disturbed, "userdata")
+        .err()
+        .ok_or("it was sent again and again")?;
+    assert!(failure.message.contains("ERASE_SEQ_ERROR"), "{failure:?}");
     // Shown by CMD38's own answer, which kernels since 5.15.138 overwrite: older ones show it.
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     machine.set_kernel(Kernel::V5_15);
     machine.with_card(|card| card.inject(Fault::new(36, 1, Effect::Later(ERASE_PARAM))));
     let failure = reset(&machine, "userdata")
@@ -132,10 +144,7 @@ fn kernels() -> Outcome {
             erase_us: 14_000_000,
             ..Timing::zero()
         };
-        let machine = machine(Config {
-            timing,
-            ..Config::default()
-        });
+        let machine = machine(Config { timing, ..plain() });
         machine.set_kernel(kernel);
         let report = reset(&machine, "userdata").map_err(|e| format!("{kernel:?}: {e}"))?;
         expect_erased_exactly(&machine, &["userdata"]);
@@ -154,10 +163,7 @@ fn stuck() -> Outcome {
         erase_us: 100_000_000,
         ..Timing::zero()
     };
-    let machine = machine(Config {
-        timing,
-        ..Config::default()
-    });
+    let machine = machine(Config { timing, ..plain() });
     let failure = reset(&machine, "userdata").err().ok_or("it passed")?;
     assert_eq!(failure.code, Code::DeviceError);
     assert!(failure.message.contains("busy"), "{failure:?}");
@@ -179,7 +185,10 @@ impl Storage for Held {
         self.machine.open_mmc(disk)
     }
     fn open_block(&self, name: &str, access: Access) -> Result<Box<dyn Block>, Errno> {
-        let gate = self.gate.lock().expect("no panic").take();
+        let gate = match access {
+            Access::Claim => self.gate.lock().expect("no panic").take(),
+            _ => None,
+        };
         if let Some((there, go_on)) = gate {
             there.send(()).expect("the test listens");
             go_on.recv().expect("the test lets it go on");
@@ -216,7 +225,7 @@ fn while_held(
 }
 
 fn second() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let first = while_held(&machine, |reset| {
         assert_eq!(reset.status().state.name(), "running");
         assert_eq!(reset.status().step.map(|s| s.name()), Some("claim"));
@@ -231,7 +240,7 @@ fn second() -> Outcome {
 }
 
 fn cancel() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let run = while_held(&machine, |reset| {
         reset.cancel();
         Ok(())

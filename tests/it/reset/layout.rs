@@ -4,6 +4,7 @@ use blockd::error::Failure;
 use blockd::reset::report::Report;
 use blockd::reset::request::Request;
 use blockd::reset::Reset;
+use emmc::card::ext_csd::Fields;
 use emmc::card::{Card, Config};
 use emmc::machine::{Machine, Partition};
 use emmc::store::{MemStore, NamedRange, Pattern};
@@ -28,6 +29,19 @@ pub fn partitions() -> Vec<Partition> {
         Partition::new("misc", misc, GROUP),
         Partition::new("tiny", misc + GROUP + 10, 100),
     ]
+}
+
+/// A card with secure erase and nothing besides: no trim, no sanitize.
+pub fn plain_fields() -> Fields {
+    Fields {
+        sec_feature_support: 0x05,
+        ..Fields::default()
+    }
+}
+
+/// The same.
+pub fn plain() -> Config {
+    plain_fields().into()
 }
 
 /// A machine with such a card.
@@ -88,6 +102,26 @@ pub fn expect_erased_exactly(machine: &Machine, erased: &[&str]) {
         };
         assert_eq!(wanted, range.range.sectors, "{range:?}");
         assert_eq!(range.dirty, 0, "{range:?}");
+    }
+}
+
+/// The same for one range, whatever it is called.
+pub fn expect_range_erased_exactly(machine: &Machine, start: u64, sectors: u64, what: &str) {
+    let end = start + sectors;
+    let capacity = machine.with_card(|card| card.sectors());
+    let ranges = [
+        NamedRange::new("before", 0, start),
+        NamedRange::new("range", start, sectors),
+        NamedRange::new("after", end, capacity - end),
+    ];
+    let report = machine.report(&ranges).expect("the medium can be read");
+    for range in &report.scan.ranges {
+        let wanted = match range.range.name.as_str() {
+            "range" => range.erased,
+            _ => range.pattern,
+        };
+        assert_eq!(wanted, range.range.sectors, "{what}: {range:?}");
+        assert_eq!(range.dirty, 0, "{what}: {range:?}");
     }
 }
 

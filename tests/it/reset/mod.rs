@@ -2,6 +2,8 @@
 
 mod faults;
 pub mod layout;
+mod markers;
+mod methods;
 mod refusals;
 
 use crate::case::{Case, Outcome};
@@ -12,7 +14,7 @@ use emmc::card::ext_csd::Fields;
 use emmc::card::{Card, Config, Timing};
 use emmc::machine::{Event, Machine, Partition};
 use emmc::store::{MemStore, Pattern};
-use layout::{expect_erased_exactly, machine, place, reset, run, GROUP};
+use layout::{expect_erased_exactly, machine, place, plain, plain_fields, reset, run, GROUP};
 use std::sync::{Arc, Mutex};
 
 const SECURE_ERASE: u32 = 0x8000_0000;
@@ -38,11 +40,13 @@ pub fn cases() -> Vec<Case> {
     ];
     cases.extend(refusals::cases());
     cases.extend(faults::cases());
+    cases.extend(methods::cases());
+    cases.extend(markers::cases());
     cases
 }
 
 fn aligned() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let report = reset(&machine, "userdata").map_err(|e| e.to_string())?;
     expect_erased_exactly(&machine, &["userdata"]);
     let userdata = place("userdata");
@@ -52,7 +56,7 @@ fn aligned() -> Outcome {
     assert_eq!(machine.journal().calls.multi_cmd_ioctls, 1);
     let target = &report.targets[0];
     assert_eq!(target.erased, Bytes(userdata.sectors * 512));
-    assert_eq!(target.edges, Bytes(0));
+    assert_eq!(target.overwritten, Bytes(0));
     assert_eq!(target.canaries_found + target.samples_wrong, 0);
     assert!(
         target.canaries >= 256 && target.neighbours >= 2,
@@ -75,7 +79,7 @@ fn aligned() -> Outcome {
 }
 
 fn ragged() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let report = reset(&machine, "ragged").map_err(|e| e.to_string())?;
     expect_erased_exactly(&machine, &["ragged"]);
     assert_eq!(machine.log().count(38), 1);
@@ -83,7 +87,7 @@ fn ragged() -> Outcome {
     let head = GROUP - ragged.start % GROUP;
     let tail = (ragged.start + ragged.sectors) % GROUP;
     let target = &report.targets[0];
-    assert_eq!(target.edges, Bytes((head + tail) * 512));
+    assert_eq!(target.overwritten, Bytes((head + tail) * 512));
     assert_eq!(target.erased, Bytes((ragged.sectors - head - tail) * 512));
     // The rest of both shared groups was compared.
     let around = (ragged.start % GROUP) + (GROUP - tail);
@@ -93,12 +97,12 @@ fn ragged() -> Outcome {
         Assurance::Clear,
         "edges are only overwritten"
     );
-    assert_eq!(report.physical, Physical::SecureErase);
+    assert_eq!(report.physical, Physical::None, "the least over all parts");
     Ok(())
 }
 
 fn tiny() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let report = reset(&machine, "tiny").map_err(|e| e.to_string())?;
     expect_erased_exactly(&machine, &["tiny"]);
     assert_eq!(machine.log().count(38), 0);
@@ -108,7 +112,7 @@ fn tiny() -> Outcome {
 }
 
 fn part() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let request = Request {
         offset: Bytes(GROUP * 512),
         length: Some(Bytes(2 * GROUP * 512)),
@@ -126,7 +130,7 @@ fn part() -> Outcome {
 }
 
 fn several() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let request = Request::new(&["userdata", "ragged"]);
     let report = run(&machine, &request).map_err(|e| e.to_string())?;
     expect_erased_exactly(&machine, &["userdata", "ragged"]);
@@ -138,7 +142,7 @@ fn several() -> Outcome {
 fn byte_addressed() -> Outcome {
     let fields = Fields {
         sectors: 1 << 21,
-        ..Fields::default()
+        ..plain_fields()
     };
     let machine = machine(fields.into());
     let report = reset(&machine, "ragged").map_err(|e| e.to_string())?;
@@ -152,7 +156,7 @@ fn byte_addressed() -> Outcome {
 fn large_groups() -> Outcome {
     let fields = Fields {
         hc_erase_grp_size: 8,
-        ..Fields::default()
+        ..plain_fields()
     };
     let machine = machine(fields.into());
     reset(&machine, "ragged").map_err(|e| e.to_string())?;
@@ -164,7 +168,7 @@ fn large_groups() -> Outcome {
 fn erased_value() -> Outcome {
     let fields = Fields {
         erased_mem_cont: 1,
-        ..Fields::default()
+        ..plain_fields()
     };
     let machine = machine(fields.into());
     reset(&machine, "ragged").map_err(|e| e.to_string())?;
@@ -173,7 +177,7 @@ fn erased_value() -> Outcome {
 }
 
 fn dirty_pages() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let user = machine
         .open_buffered("mmcblk0p1")
         .map_err(|e| e.to_string())?;
@@ -194,7 +198,7 @@ fn dirty_pages() -> Outcome {
 }
 
 fn cached_pages() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let user = machine
         .open_buffered("mmcblk0p1")
         .map_err(|e| e.to_string())?;
@@ -211,7 +215,7 @@ fn cached_pages() -> Outcome {
 }
 
 fn write_through() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     machine.set_write_back(false);
     reset(&machine, "ragged").map_err(|e| e.to_string())?;
     expect_erased_exactly(&machine, &["ragged"]);
@@ -225,7 +229,7 @@ fn write_through() -> Outcome {
 /// Claims before anything else, both caches dropped before and after, nothing between 35 and 38,
 /// canaries before the erase, reading after it.
 fn order() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     reset(&machine, "userdata").map_err(|e| e.to_string())?;
     let events = machine.journal().events;
     let position = |what: &str, test: &dyn Fn(&Event) -> bool| {
@@ -262,9 +266,9 @@ fn full() -> Outcome {
         verify: Verify::Full,
         ..Request::new(&["userdata"])
     };
-    let honest = machine(Config::default());
+    let honest = machine(plain());
     run(&honest, &request).map_err(|e| e.to_string())?;
-    let mut config = Config::default();
+    let mut config = plain();
     // One group that no seeded sample need hit: full verification must.
     config.lies.skip_groups = vec![place("userdata").start / GROUP + 33];
     let lying = machine(config);
@@ -276,7 +280,7 @@ fn full() -> Outcome {
 }
 
 fn progress() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let reset = Arc::new(Reset::new(Arc::new(machine)));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&seen);
@@ -296,7 +300,7 @@ fn twenty_two_gib() -> Outcome {
     const GROUPS: u64 = 45_056;
     let mut config: Config = Fields {
         sectors: 24 << 21,
-        ..Fields::default()
+        ..plain_fields()
     }
     .into();
     config.timing = Timing::seed_card();

@@ -1,6 +1,6 @@
 //! What is refused: each with its code, and with nothing sent to the card but CMD8.
 
-use super::layout::{expect_untouched, machine, run};
+use super::layout::{expect_untouched, machine, plain, plain_fields, run};
 use crate::case::{Case, Outcome};
 use blockd::error::Code;
 use blockd::reset::request::{Assurance, Marker, Method, Request};
@@ -41,7 +41,7 @@ fn expect(machine: &Machine, request: &Request, code: Code, words: &[&str]) -> O
 }
 
 fn requests() -> Outcome {
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let one = Request::new(&["userdata"]);
     let table = [
         (
@@ -148,35 +148,52 @@ fn requests() -> Outcome {
         ),
         (
             Request {
-                marker: Marker::Misc,
+                marker: Marker::File,
                 ..one.clone()
             },
-            Code::Unsupported,
-            vec!["none"],
+            Code::InvalidRequest,
+            vec!["file"],
         ),
         (
             Request {
-                max_chunk: Bytes(1 << 20),
+                max_chunk: Bytes(1024),
                 ..one.clone()
             },
-            Code::Unsupported,
-            vec![],
-        ),
-        (
-            Request {
-                method: Method::Overwrite,
-                ..one.clone()
-            },
-            Code::Unsupported,
-            vec![],
+            Code::InvalidRequest,
+            vec!["erase group", "512 KiB"],
         ),
         (
             Request {
                 method: Method::Trim,
-                ..one
+                ..one.clone()
             },
             Code::Unsupported,
-            vec!["secure-erase"],
+            vec!["trim", "auto"],
+        ),
+        (
+            Request {
+                method: Method::SecureTrim,
+                ..one.clone()
+            },
+            Code::Unsupported,
+            vec!["secure-trim"],
+        ),
+        (
+            Request {
+                method: Method::Discard,
+                ..one.clone()
+            },
+            Code::Unsupported,
+            vec!["not eMMC"],
+        ),
+        (
+            Request {
+                method: Method::Overwrite,
+                min_assurance: Assurance::Purge,
+                ..one
+            },
+            Code::AssuranceUnreachable,
+            vec!["overwrite"],
         ),
     ];
     for (request, code, words) in table {
@@ -200,12 +217,12 @@ fn in_use() -> Outcome {
         (|m| m.map_on("mmcblk0", "dm-4", "whole"), "dm-4"),
     ];
     for (prepare, word) in table {
-        let machine = machine(Config::default());
+        let machine = machine(plain());
         prepare(&machine).map_err(|e| e.to_string())?;
         expect(&machine, &request, Code::InUse, &[word])?;
     }
     // Held by an open that sysfs does not show.
-    let machine = machine(Config::default());
+    let machine = machine(plain());
     let held =
         blockd::device::Storage::open_block(&machine, "mmcblk0p1", blockd::device::Access::Claim);
     expect(&machine, &request, Code::InUse, &["mmcblk0p1"])?;
@@ -215,37 +232,37 @@ fn in_use() -> Outcome {
 
 fn machines() -> Outcome {
     let request = Request::new(&["userdata"]);
-    let read_only = machine(Config::default());
+    let read_only = machine(plain());
     read_only
         .set_read_only("mmcblk0p1", true)
         .map_err(|e| e.to_string())?;
     expect(&read_only, &request, Code::ReadOnly, &["mmcblk0p1"])?;
 
-    let read_only = machine(Config::default());
+    let read_only = machine(plain());
     read_only
         .set_read_only("mmcblk0", true)
         .map_err(|e| e.to_string())?;
     expect(&read_only, &request, Code::ReadOnly, &["mmcblk0"])?;
 
-    let no_right = machine(Config::default());
+    let no_right = machine(plain());
     no_right.set_raw_io(false);
     expect(&no_right, &request, Code::Permission, &["CAP_SYS_RAWIO"])?;
 
-    let sd = machine(Config::default());
+    let sd = machine(plain());
     sd.files().set("/sys/block/mmcblk0/device/type", "SD");
     expect(&sd, &request, Code::NotEmmc, &["SD"])?;
 
-    let odd = machine(Config::default());
+    let odd = machine(plain());
     odd.files()
         .set("/sys/block/mmcblk0/device/erase_size", 1 << 20);
     expect(&odd, &request, Code::DeviceError, &["erase group"])?;
 
-    let long = machine(Config::default());
+    let long = machine(plain());
     long.files()
         .set("/sys/class/block/mmcblk0p1/size", 1u64 << 33);
     expect(&long, &request, Code::OutOfRange, &["partition table"])?;
 
-    let overlap = machine(Config::default());
+    let overlap = machine(plain());
     overlap
         .files()
         .set("/sys/class/block/mmcblk0p2/start", 9000);
@@ -259,18 +276,29 @@ fn machines() -> Outcome {
 
 fn cards() -> Outcome {
     let request = Request::new(&["userdata"]);
-    let plain = machine(
-        Fields {
-            sec_feature_support: 0,
-            ..Fields::default()
-        }
-        .into(),
-    );
+    let nothing = Fields {
+        sec_feature_support: 0,
+        ..plain_fields()
+    };
+    let secure = Request {
+        method: Method::SecureErase,
+        ..request.clone()
+    };
     expect(
-        &plain,
-        &request,
+        &machine(nothing.into()),
+        &secure,
         Code::Unsupported,
         &["SEC_FEATURE_SUPPORT"],
+    )?;
+    let purge = Request {
+        min_assurance: Assurance::Purge,
+        ..request.clone()
+    };
+    expect(
+        &machine(nothing.into()),
+        &purge,
+        Code::AssuranceUnreachable,
+        &["erase"],
     )?;
 
     let broken = Config {
@@ -279,14 +307,19 @@ fn cards() -> Outcome {
             name: "MAG4FA".to_owned(),
             ..Cid::default()
         },
-        ..Config::default()
+        ..plain()
     };
-    expect(&machine(broken), &request, Code::Unsupported, &["MAG4FA"])?;
+    expect(
+        &machine(broken),
+        &secure,
+        Code::Unsupported,
+        &["MAG4FA", "--ignore-quirks"],
+    )?;
 
     let nonsense = machine(
         Fields {
             rev: 200,
-            ..Fields::default()
+            ..plain_fields()
         }
         .into(),
     );

@@ -80,6 +80,8 @@ pub(super) struct Descriptor {
     pub shared: Arc<Shared>,
     pub node: String,
     pub claim: bool,
+    /// O_DSYNC.
+    pub fua: bool,
 }
 
 impl Drop for Descriptor {
@@ -127,7 +129,16 @@ impl Block for Descriptor {
         });
         bus.write_pages(&self.node, range.clone())?;
         bus.drop_pages(&self.node, range.clone());
-        bus.write(range.start, data)
+        if self.fua {
+            bus.write_fua(range.start, data)
+        } else {
+            bus.write(range.start, data)
+        }
+    }
+
+    /// The kernel's own erase is another path than the product's, and is seen in the guest.
+    fn discard(&self, _: Bytes, _: Bytes, _: bool) -> Result<(), Errno> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     fn sync(&self) -> Result<(), Errno> {

@@ -184,7 +184,7 @@ impl Bus {
         for part in buffer.chunks_mut(MAX_REQUEST * SECTOR) {
             let count = (part.len() / SECTOR) as u32;
             let command = if count > 1 { 18 } else { 17 };
-            self.data_command(command, at, count)?;
+            self.data_command(command, at, count, false)?;
             let delay = self.card.read_delay();
             self.advance(self.now + delay);
             self.card.read_data(part).map_err(|_| Errno::EIO)?;
@@ -195,11 +195,28 @@ impl Bus {
 
     /// Writes absolute sectors in requests of 512 KiB.
     pub fn write(&mut self, sector: u64, data: &[u8]) -> Result<(), Errno> {
+        self.write_requests(sector, data, MAX_REQUEST, false)
+    }
+
+    /// Writes with FUA: reliable writes of one sector each, as mmc_apply_rel_rw splits them
+    /// where the card has no enhanced reliable write, then a flush.
+    pub fn write_fua(&mut self, sector: u64, data: &[u8]) -> Result<(), Errno> {
+        self.write_requests(sector, data, 1, true)?;
+        self.flush().map(drop)
+    }
+
+    fn write_requests(
+        &mut self,
+        sector: u64,
+        data: &[u8],
+        most: usize,
+        reliable: bool,
+    ) -> Result<(), Errno> {
         let mut at = sector;
-        for part in data.chunks(MAX_REQUEST * SECTOR) {
+        for part in data.chunks(most * SECTOR) {
             let count = (part.len() / SECTOR) as u32;
-            let command = if count > 1 { 25 } else { 24 };
-            self.data_command(command, at, count)?;
+            let command = if count > 1 || reliable { 25 } else { 24 };
+            self.data_command(command, at, count, reliable)?;
             let taken = self.card.write_data(self.now, part);
             taken.map_err(|_| Errno::EIO)?;
             let (status, result) = self.poll(DEFAULT_TIMEOUT);
@@ -213,7 +230,13 @@ impl Bus {
 
     /// CMD23 where more than one sector follows, then the data command. The real driver would
     /// retry and in the end reset the card; here the first error is EIO.
-    fn data_command(&mut self, command: u8, sector: u64, count: u32) -> Result<(), Errno> {
+    fn data_command(
+        &mut self,
+        command: u8,
+        sector: u64,
+        count: u32,
+        reliable: bool,
+    ) -> Result<(), Errno> {
         let unit = if self.card.sector_addressed() {
             1
         } else {
@@ -221,8 +244,9 @@ impl Bus {
         };
         let argument = u32::try_from(sector * unit).map_err(|_| Errno::EIO)?;
         let mut status = 0;
-        if count > 1 {
-            status |= self.send(23, count).map_err(|_| Errno::EIO)?;
+        if count > 1 || reliable {
+            let argument = count | u32::from(reliable) << 31;
+            status |= self.send(23, argument).map_err(|_| Errno::EIO)?;
         }
         status |= self.send(command, argument).map_err(|_| Errno::EIO)?;
         if status & DATA_ERRORS != 0 {

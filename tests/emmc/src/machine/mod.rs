@@ -264,7 +264,7 @@ impl Storage for Machine {
 
     fn open_block(&self, name: &str, access: Access) -> Result<Box<dyn Block>, Errno> {
         let mut bus = self.0.bus();
-        let claim = access == Access::Claim;
+        let claim = matches!(access, Access::Claim | Access::Update);
         let result = match claim {
             true => bus.claim(name, "O_EXCL"),
             false => bus.node(name).map(drop),
@@ -280,6 +280,7 @@ impl Storage for Machine {
             shared: self.0.clone(),
             node: name.to_owned(),
             claim,
+            fua: access == Access::Update,
         }))
     }
 

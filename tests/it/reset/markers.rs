@@ -1,0 +1,350 @@
+//! The restart marker: written before anything is destroyed, withdrawn where nothing was, kept until
+//! `finish`, never taken from somebody else; and pending updates.
+
+use super::layout::{expect_untouched, machine, place, plain, run};
+use crate::case::{Case, Outcome};
+use blockd::device::{Access, DirectBuffer, Storage};
+use blockd::error::Code;
+use blockd::reset::marker::{parse, Found, SECTOR};
+use blockd::reset::request::{Marker, MarkerFile, Request};
+use blockd::reset::Reset;
+use blockd::units::Bytes;
+use emmc::card::{Effect, Fault};
+use emmc::machine::{Cut, Event, Machine};
+use std::sync::Arc;
+
+const MISC: &str = "mmcblk0p5";
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("reset::the_marker_lies_before_the_first_write", before),
+        Case::new(
+            "reset::the_marker_is_withdrawn_where_nothing_was_touched",
+            withdrawn,
+        ),
+        Case::new("reset::the_marker_stays_after_a_failure", stays),
+        Case::new("reset::finish_removes_only_our_marker", finish),
+        Case::new("reset::foreign_messages_are_left_alone", foreign),
+        Case::new("reset::the_third_failure_stops", attempts),
+        Case::new("reset::a_marker_in_a_file", file),
+        Case::new("reset::pending_updates_are_refused", updates),
+        Case::new(
+            "reset::a_cut_at_every_command_is_finished_by_the_next_run",
+            cuts,
+        ),
+    ]
+}
+
+/// A machine whose misc is empty, as it is on a phone.
+fn phone() -> Result<Machine, String> {
+    let machine = machine(plain());
+    write(&machine, 0, &[0; 2048])?;
+    write(&machine, 32 * 1024, &[0; 512])?;
+    machine.reset_logs();
+    Ok(machine)
+}
+
+fn write(machine: &Machine, offset: u64, data: &[u8]) -> Outcome {
+    let block = machine
+        .open_block(MISC, Access::Update)
+        .map_err(|e| e.to_string())?;
+    let mut buffer = DirectBuffer::new(data.len());
+    buffer.copy_from_slice(data);
+    block
+        .write_at(Bytes(offset), &buffer)
+        .map_err(|e| e.to_string())
+}
+
+fn message(machine: &Machine) -> Result<[u8; SECTOR], String> {
+    let block = machine
+        .open_block(MISC, Access::Read)
+        .map_err(|e| e.to_string())?;
+    let mut buffer = DirectBuffer::new(SECTOR);
+    block
+        .read_at(Bytes(0), &mut buffer)
+        .map_err(|e| e.to_string())?;
+    let mut sector = [0; SECTOR];
+    sector.copy_from_slice(&buffer);
+    Ok(sector)
+}
+
+fn found(machine: &Machine) -> Result<Found, String> {
+    message(machine).map(|sector| parse(&sector))
+}
+
+fn request() -> Request {
+    Request {
+        marker: Marker::Misc,
+        ..Request::new(&["userdata"])
+    }
+}
+
+fn before() -> Outcome {
+    let machine = phone()?;
+    let report = run(&machine, &request()).map_err(|e| e.to_string())?;
+    let misc = place("misc").start;
+    let writes: Vec<u64> = machine
+        .journal()
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Write { sector, .. } => Some(*sector),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(writes[0], misc, "the marker is the first write");
+    assert!(
+        writes[1..].iter().all(|sector| *sector != misc),
+        "and the only one in misc"
+    );
+    let ours = Found::Ours {
+        token: report.token.clone(),
+        attempts: 1,
+    };
+    assert_eq!(found(&machine)?, ours, "it stays until finish");
+    assert!(
+        machine.log().counters.reliable_writes >= 1,
+        "it cannot tear"
+    );
+    Ok(())
+}
+
+fn withdrawn() -> Outcome {
+    // The claim's recheck finds the plan stale: nothing was touched.
+    let machine = phone()?;
+    let before = message(&machine)?;
+    // The first canary cannot be written: that is the first command that destroys.
+    machine.with_card(|card| card.inject(Fault::new(24, 1, Effect::Refuse(1 << 19))));
+    let failure = run(&machine, &request()).err().ok_or("it passed")?;
+    assert_eq!(failure.step, "canaries", "{failure:?}");
+    // A canary that failed may have been written: the marker stays.
+    assert!(matches!(found(&machine)?, Found::Ours { .. }));
+
+    let machine = phone()?;
+    let reset = Arc::new(Reset::new(Arc::new(machine.clone())));
+    let held = machine
+        .open_block(MISC, Access::Update)
+        .map_err(|e| e.to_string())?;
+    let failure = reset.run(&request(), None).err().ok_or("misc was held")?;
+    assert_eq!(
+        (failure.code, failure.step.as_str()),
+        (Code::InUse, "marker")
+    );
+    drop(held);
+    assert_eq!(message(&machine)?, before);
+    Ok(())
+}
+
+fn stays() -> Outcome {
+    let machine = phone()?;
+    machine.with_card(|card| card.inject(Fault::new(38, 1, Effect::Later(1 << 19))));
+    let failure = run(&machine, &request()).err().ok_or("it passed")?;
+    assert_eq!(failure.step, "erase", "{failure:?}");
+    assert!(matches!(found(&machine)?, Found::Ours { attempts: 1, .. }));
+    // The next run goes on with the same token.
+    let report = run(&machine, &request()).map_err(|e| e.to_string())?;
+    match found(&machine)? {
+        Found::Ours { token, attempts } => assert_eq!((token, attempts), (report.token, 2)),
+        other => return Err(format!("{other:?}")),
+    }
+    Ok(())
+}
+
+fn finish() -> Outcome {
+    let machine = phone()?;
+    let reset = Arc::new(Reset::new(Arc::new(machine.clone())));
+    assert_eq!(reset.marker_present(), Some(false));
+    reset.finish("none", None).map_err(|e| e.to_string())?;
+    let report = reset.run(&request(), None).map_err(|e| e.to_string())?;
+    assert_eq!(reset.marker_present(), Some(true));
+    let other = reset.finish("another", None).err().ok_or("another token")?;
+    assert_eq!(other.code, Code::InvalidRequest);
+    assert_eq!(reset.marker_present(), Some(true));
+    reset
+        .finish(&report.token, None)
+        .map_err(|e| e.to_string())?;
+    assert_eq!(message(&machine)?, [0; SECTOR]);
+    reset
+        .finish(&report.token, None)
+        .map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+fn foreign() -> Outcome {
+    let text = |command: &str, recovery: &str| {
+        let mut sector = [0; 512];
+        sector[..command.len()].copy_from_slice(command.as_bytes());
+        sector[64..64 + recovery.len()].copy_from_slice(recovery.as_bytes());
+        sector
+    };
+    let machine = phone()?;
+    let update = text("boot-recovery", "recovery\n--update_package=/x.zip\n");
+    write(&machine, 0, &update)?;
+    let failure = run(&machine, &request())
+        .err()
+        .ok_or("a foreign message passed")?;
+    assert_eq!(failure.code, Code::ForeignMarker);
+    assert_eq!(message(&machine)?, update);
+    let reset = Reset::new(Arc::new(machine.clone()));
+    let failure = reset.finish("x", None).err().ok_or("it was cleared")?;
+    assert_eq!(failure.code, Code::ForeignMarker);
+    assert_eq!(message(&machine)?, update);
+    assert_eq!(machine.log().count(38), 0);
+
+    // Settings asked for the wipe: recovery's own message is the marker, and stays as it is.
+    let wipe = text(
+        "boot-recovery",
+        "recovery\n--wipe_data\n--reason=MasterClearConfirm\n",
+    );
+    write(&machine, 0, &wipe)?;
+    run(&machine, &request()).map_err(|e| e.to_string())?;
+    assert_eq!(message(&machine)?, wipe);
+    Ok(())
+}
+
+fn attempts() -> Outcome {
+    let machine = phone()?;
+    for attempt in 1..=3 {
+        machine.with_card(|card| card.inject(Fault::new(38, 1, Effect::Later(1 << 19))));
+        run(&machine, &request()).err().ok_or("it passed")?;
+        match found(&machine)? {
+            Found::Ours { attempts, .. } => assert_eq!(attempts, attempt),
+            other => return Err(format!("{other:?}")),
+        }
+    }
+    machine.reset_logs();
+    let failure = run(&machine, &request()).err().ok_or("a fourth attempt")?;
+    assert_eq!(failure.code, Code::NotVerified);
+    assert!(
+        failure.remedy.contains("do not pass this device on"),
+        "{failure:?}"
+    );
+    assert_eq!(machine.log().count(38), 0);
+    Ok(())
+}
+
+fn file() -> Outcome {
+    let machine = phone()?;
+    let file = Arc::new(tempfile::tempfile().map_err(|e| e.to_string())?);
+    let request = Request {
+        marker: Marker::File,
+        marker_file: Some(MarkerFile(Arc::clone(&file))),
+        ..Request::new(&["userdata"])
+    };
+    let reset = Arc::new(Reset::new(Arc::new(machine.clone())));
+    let report = reset.run(&request, None).map_err(|e| e.to_string())?;
+    expect_erased_exactly_with_misc(&machine);
+    assert_eq!(message(&machine)?, [0; SECTOR], "misc is not touched");
+    let marker = MarkerFile(file);
+    let other = reset
+        .finish("another", Some(&marker))
+        .err()
+        .ok_or("another token")?;
+    assert_eq!(other.code, Code::InvalidRequest);
+    reset
+        .finish(&report.token, Some(&marker))
+        .map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+/// userdata is gone; misc was emptied by the case itself.
+fn expect_erased_exactly_with_misc(machine: &Machine) {
+    let userdata = place("userdata");
+    let report = machine
+        .report(&[emmc::store::NamedRange::new(
+            "userdata",
+            userdata.start,
+            userdata.sectors,
+        )])
+        .expect("the medium can be read");
+    assert_eq!(report.scan.ranges[0].erased, userdata.sectors);
+}
+
+fn updates() -> Outcome {
+    let record = |status: u8| {
+        let mut sector = [0; 512];
+        sector[..6].copy_from_slice(&[2, 0xb0, 0x0a, 0x74, 0x56, status]);
+        sector
+    };
+    for (status, refused) in [(0, false), (1, false), (2, true), (3, true), (4, false)] {
+        let machine = phone()?;
+        write(&machine, 32 * 1024, &record(status))?;
+        machine.reset_logs();
+        let forced = Request {
+            merges_done: true,
+            ..Request::new(&["userdata"])
+        };
+        match run(&machine, &forced) {
+            Err(failure) if refused => {
+                assert_eq!(failure.code, Code::UpdatePending, "{failure:?}");
+                assert_eq!(machine.log().count(38), 0);
+            }
+            Ok(_) if !refused => {}
+            other => return Err(format!("{status}: {other:?}")),
+        }
+    }
+    // misc that cannot be read: only the caller can know.
+    let machine = machine(plain());
+    machine.with_card(|card| {
+        for nth in 1..=20 {
+            card.inject(Fault::new(17, nth, Effect::Refuse(1 << 19)));
+        }
+    });
+    let failure = run(&machine, &Request::new(&["userdata"]))
+        .err()
+        .ok_or("it passed")?;
+    assert_eq!(failure.code, Code::UpdatePending);
+    assert!(failure.remedy.contains("--merges-done"), "{failure:?}");
+    expect_untouched(&machine);
+    Ok(())
+}
+
+/// The power goes before each command of a run in turn: either nothing was touched, or the marker is
+/// there and the next run, with the marker that recovery finds, completes it.
+fn cuts() -> Outcome {
+    let total = {
+        let machine = phone()?;
+        run(&machine, &request()).map_err(|e| e.to_string())?;
+        machine.log().counters.commands.values().sum::<u64>()
+    };
+    assert!(total > 500, "{total} commands");
+    let (mut untouched, mut resumed) = (0, 0);
+    // Every command around the phases' borders, every seventh elsewhere.
+    for nth in (1..=total).filter(|n| n % 7 == 0 || *n < 60 || *n > total - 60) {
+        let machine = phone()?;
+        machine.cut_power(Cut::BeforeCommand(nth));
+        let result = run(&machine, &request());
+        if machine.powered() {
+            return Err(format!("command {nth} was never sent: {result:?}"));
+        }
+        assert!(result.is_err(), "a run without power passed");
+        machine.reboot().map_err(|e| e.to_string())?;
+        match found(&machine)? {
+            Found::Empty => {
+                untouched += 1;
+                let userdata = place("userdata");
+                let report = machine
+                    .report(&[emmc::store::NamedRange::new(
+                        "u",
+                        userdata.start,
+                        userdata.sectors,
+                    )])
+                    .map_err(|e| e.to_string())?;
+                assert_eq!(report.scan.ranges[0].pattern, userdata.sectors, "cut {nth}");
+            }
+            Found::Ours { attempts: 1, .. } => {
+                resumed += 1;
+                let report = run(&machine, &request()).map_err(|e| format!("cut {nth}: {e:?}"))?;
+                assert_eq!(report.plan.marker.attempt, 2);
+                expect_erased_exactly_with_misc(&machine);
+            }
+            other => return Err(format!("cut {nth}: {other:?}")),
+        }
+    }
+    assert!(
+        untouched >= 2 && resumed >= 50,
+        "{untouched} untouched, {resumed} resumed"
+    );
+    Ok(())
+}
