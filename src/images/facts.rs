@@ -1,15 +1,16 @@
 //! What is known of a client's file before anything is decided.
 
 use super::Step;
+use crate::device::block::errno;
 use crate::error::{Code, Result};
 use crate::uapi;
 use crate::units::Bytes;
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
-use nix::sys::stat::{fstat, SFlag};
 use nix::sys::statfs::fstatfs;
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 
 /// What the descriptor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +82,13 @@ impl FileFacts {
         };
         let flags = fcntl(file.as_fd(), FcntlArg::F_GETFL).map_err(failed)?;
         let access = access_of(OFlag::from_bits_retain(flags));
-        let stat = fstat(file.as_fd()).map_err(failed)?;
-        let kind = kind_of(SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT);
+        let metadata = file.metadata().map_err(|error| failed(errno(error)))?;
+        let kind = kind_of(metadata.file_type());
         let readable = matches!(access, FileAccess::Read | FileAccess::ReadWrite);
         let mut facts = FileFacts {
             kind,
             access,
-            size: Bytes(u64::try_from(stat.st_size).unwrap_or(0)),
+            size: Bytes(metadata.len()),
             backing: Backing::Ordinary,
         };
         match kind {
@@ -117,17 +118,22 @@ fn access_of(flags: OFlag) -> FileAccess {
     }
 }
 
-fn kind_of(format: SFlag) -> FileKind {
-    match format {
-        SFlag::S_IFREG => FileKind::Regular,
-        SFlag::S_IFBLK => FileKind::Block,
-        SFlag::S_IFDIR => FileKind::Other("a directory"),
-        SFlag::S_IFCHR => FileKind::Other("a character device"),
-        SFlag::S_IFIFO => FileKind::Other("a pipe"),
-        SFlag::S_IFSOCK => FileKind::Other("a socket"),
-        SFlag::S_IFLNK => FileKind::Other("a symbolic link"),
-        _ => FileKind::Other("no file"),
+fn kind_of(kind: FileType) -> FileKind {
+    let others: [(bool, &str); 5] = [
+        (kind.is_dir(), "a directory"),
+        (kind.is_char_device(), "a character device"),
+        (kind.is_fifo(), "a pipe"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_symlink(), "a symbolic link"),
+    ];
+    if kind.is_file() {
+        return FileKind::Regular;
     }
+    if kind.is_block_device() {
+        return FileKind::Block;
+    }
+    let other = others.iter().find(|(is, _)| *is);
+    FileKind::Other(other.map_or("no file", |(_, name)| name))
 }
 
 fn backing_of(magic: u32) -> Backing {

@@ -57,6 +57,8 @@ impl Ticket<'_> {
     }
 }
 
+/// Where an item or [`Pool::precreate`] is overtaken between two looks at the state, the worst that
+/// happens is that two items try one number: the kernel lets one of them have it.
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         self.pool.state().taken.remove(&self.number);
@@ -95,8 +97,8 @@ impl Pool {
             return Ok(());
         }
         while self.state().idle.len() < count {
-            let number = self.make(loops)?.number;
-            self.state().idle.insert(number);
+            let ticket = self.make(loops)?;
+            self.state().idle.insert(ticket.number);
         }
         Ok(())
     }

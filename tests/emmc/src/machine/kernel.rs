@@ -17,7 +17,7 @@ pub enum Kernel {
     V5_10,
     /// 5.15.46 and 5.19 to 6.2: polls for cmd_timeout_ms.
     V5_15,
-    /// 5.15.138, 6.1.61, 6.3 and later: the same, and response[0] of an R1b command becomes the
+    /// 5.15.138, 6.1.61, 6.3 and later: the same, and `response[0]` of an R1b command becomes the
     /// OR of the polls.
     #[default]
     V6_12,
