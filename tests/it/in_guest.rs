@@ -235,7 +235,7 @@ fn part() -> Outcome {
     let target = &report["targets"][0];
     let bytes = |key: &str| target[key].as_u64().unwrap_or(0);
     assert_eq!(
-        bytes("erased_bytes") + bytes("edge_bytes"),
+        bytes("erased_bytes") + bytes("overwritten_bytes"),
         5 * GROUP,
         "{target}"
     );
