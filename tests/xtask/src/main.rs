@@ -8,6 +8,7 @@ mod gpt;
 mod images;
 mod paths;
 mod process;
+mod test;
 mod vm;
 
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use vm::machine::Machine;
+use serde_json::Value;
+use vm::machine::{Event, Machine};
 
 /// A scenario that was asked for by hand may take this long.
 const SCENARIO_TIMEOUT: Duration = Duration::from_secs(300);
@@ -39,6 +41,15 @@ enum Task {
         /// Print one line of JSON at the end instead of a table
         #[arg(long)]
         json: bool,
+    },
+    /// Run the tests on this machine and in the guest
+    Test {
+        /// Those on this machine only
+        #[arg(long)]
+        quick: bool,
+        /// Those in the guest only
+        #[arg(long, conflicts_with = "quick")]
+        guest: bool,
     },
     /// Check init .rc files as AOSP's init would
     CheckRc {
@@ -75,6 +86,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => vm::setup::all().map(drop),
         Task::Demo { json } => demo::run(json),
+        Task::Test { quick, guest } => test::run(!guest, !quick),
         Task::CheckRc { files } => check_rc::run(&files),
         Task::Guest {
             scenario,
@@ -83,11 +95,13 @@ fn run(task: Task) -> Result<()> {
             append,
         } => {
             let equipment = vm::setup::all()?;
+            let show = |line: &Value| println!("{line}");
             if card {
-                let findings = demo::reset::boot(&equipment, &scenario, &append)?;
-                for line in &findings.lines {
-                    println!("{line}");
-                }
+                let prepare = |machine: &mut Machine| {
+                    machine.parameters.extend(append);
+                    Ok(())
+                };
+                let findings = demo::reset::boot(&equipment, &scenario, prepare, show)?;
                 for (name, phase) in &findings.phases {
                     let counters = serde_json::to_value(&phase.log.counters)?;
                     println!("{}", serde_json::json!({"phase": name, "card": counters}));
@@ -103,10 +117,12 @@ fn run(task: Task) -> Result<()> {
             let mut machine = Machine::new(&equipment, &scenario, mode)?;
             machine.timeout = SCENARIO_TIMEOUT;
             machine.parameters.extend(append);
-            let outcome = machine.run(|_| Ok(()))?;
-            for line in &outcome.lines {
-                println!("{line}");
-            }
+            let outcome = machine.run(|event| {
+                if let Event::Line(line) = event {
+                    show(line);
+                }
+                Ok(())
+            })?;
             eprintln!("guest ran {:.1} s", outcome.elapsed.as_secs_f64());
             Ok(())
         }

@@ -27,7 +27,7 @@ const EXPECTED: &str = "/images.json";
 const SERVICE: &str = "blockd_images";
 const BLOCK_BYTES: u32 = 4096;
 /// Rounds with warm devices; the host takes the median.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 5;
 /// Every wait for a queue freeze calls one of these once (block/blk-mq.c).
 const FREEZE: &[&str] = &["blk_mq_freeze_queue*", "blk_freeze_queue*"];
 /// Every wait for a grace period begins in one of these (kernel/rcu).

@@ -5,6 +5,7 @@ mod hello;
 mod images;
 mod port;
 mod reset;
+mod test;
 mod tool;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ fn run(name: &str, port: &mut Port) -> Result<()> {
         "hello" => hello::run(port),
         "images" => images::run(port),
         "reset" => reset::run(port),
+        "test" => test::run(port),
         "kernel-erase" => reset::kernel(port),
         _ => bail!("unknown scenario"),
     }

@@ -25,6 +25,7 @@ pub fn boot(equipment: &Equipment) -> Result<(Vec<Value>, f64)> {
         Content::File(serde_json::to_vec(&disk.list)?),
     );
     machine.disks.push(disk.path);
+    machine.counted_clock = true;
     machine.parameters.push(SLOW_RCU.to_owned());
     machine
         .parameters

@@ -20,7 +20,7 @@ pub fn run(json: bool) -> Result<()> {
     let equipment = setup::all()?;
     let begin = Instant::now();
     eprintln!("booting recovery with a 4 GiB eMMC; erasing userdata and ragged through binder");
-    let findings = reset::boot(&equipment, "reset", &[])?;
+    let findings = reset::boot(&equipment, "reset", |_| Ok(()), |_| ())?;
     eprintln!("  the guest ran {:.1} s", findings.seconds);
     eprintln!("booting the system with slow queue freezes; attaching 40 APEX files");
     let (lines, seconds) = images::boot(&equipment)?;

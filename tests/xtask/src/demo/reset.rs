@@ -8,7 +8,7 @@ use serde_json::{json, Value};
 
 use crate::card::{self, Census};
 use crate::vm::cpio::Content;
-use crate::vm::machine::Machine;
+use crate::vm::machine::{Event, Machine};
 use crate::vm::setup::Equipment;
 use crate::vm::Mode;
 
@@ -40,19 +40,32 @@ pub struct Findings {
     pub seconds: f64,
 }
 
-/// Boots recovery with the card and runs a scenario; `parameters` are the kernel's.
-pub fn boot(equipment: &Equipment, scenario: &str, parameters: &[String]) -> Result<Findings> {
+/// Boots recovery with the card and runs a scenario; `prepare` may change the machine, `line`
+/// is told of every finding when it comes.
+pub fn boot(
+    equipment: &Equipment,
+    scenario: &str,
+    prepare: impl FnOnce(&mut Machine) -> Result<()>,
+    mut line: impl FnMut(&Value),
+) -> Result<Findings> {
     let directory = tempfile::Builder::new().prefix("blockd-card-").tempdir()?;
     let server = card::serve(directory.path())?;
     let mut machine = Machine::with_card(equipment, scenario, Mode::Recovery, server.socket())?;
     machine.parameters.push(format!("blockd.wait={LAST_NODE}"));
-    machine.parameters.extend_from_slice(parameters);
     machine
         .tree
         .add(TARGETS_FILE, 0o644, Content::File(b"ragged\n".to_vec()));
+    prepare(&mut machine)?;
     let mut phases = BTreeMap::new();
     let mut before = None;
-    let outcome = machine.run(|mark| {
+    let outcome = machine.run(|event| {
+        let mark = match event {
+            Event::Line(value) => {
+                line(value);
+                return Ok(());
+            }
+            Event::Mark(mark) => mark,
+        };
         match mark.split_once(' ') {
             Some(("begin", _)) => {
                 before = Some(server.with_card(|card| {
@@ -122,7 +135,7 @@ impl Findings {
             "cmd38": phase.log.count(38),
             "multi_cmd_ioctls": line["kernel"]["multi_cmd_ioctls"],
             "erased_bytes": sum("erased_bytes"),
-            "edge_bytes": sum("edge_bytes"),
+            "edge_bytes": sum("overwritten_bytes"),
             "old_data_found": range.pattern > 0,
             "neighbours_intact": changed.is_empty(),
             "logical": report["logical"],

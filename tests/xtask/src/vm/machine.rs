@@ -27,6 +27,9 @@ const END_PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// This much of the console is shown if a run fails.
 const SHOWN_LINES: usize = 60;
+/// With a counted clock an instruction takes 2 to the power of this, nanoseconds: 500 million a
+/// second, a slow phone's core.
+const INSTRUCTION_SHIFT: u32 = 1;
 /// What a healthy console does not say.
 const ALARMS: &[&str] = &["Oops", "BUG:", "Kernel panic", "WARNING:", "init: ERROR"];
 /// Taint bits that a healthy run leaves unset (Documentation/admin-guide/tainted-kernels.rst):
@@ -44,11 +47,23 @@ pub struct Machine {
     pub disks: Vec<PathBuf>,
     /// The socket of a card's vfio-user server.
     pub card: Option<PathBuf>,
+    /// The guest's clock counts instructions, so that it does not see other load on this
+    /// machine; its processors then take turns. Not for a card, which lives by the real clock.
+    pub counted_clock: bool,
     /// The whole run may take this long.
     pub timeout: Duration,
     name: String,
     qemu: Qemu,
     kernel: Kernel,
+}
+
+/// What the guest tells while it runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// It has reached a point, and waits until the host has handled this.
+    Mark(&'a str),
+    /// One of its findings.
+    Line(&'a Value),
 }
 
 /// What a good run brought.
@@ -105,6 +120,7 @@ impl Machine {
             parameters,
             disks: Vec::new(),
             card: None,
+            counted_clock: false,
             timeout: TIMEOUT,
             name: scenario.to_owned(),
             qemu: equipment.qemu.clone(),
@@ -112,18 +128,17 @@ impl Machine {
         })
     }
 
-    /// Runs the guest to its end. `mark` is called with the name of every mark; the guest waits
-    /// until it returns.
+    /// Runs the guest to its end and tells `listener` what it says.
     ///
     /// # Errors
     /// No summary or a bad one, an alarm on the console, a time-out; the message has the end of
     /// the console.
-    pub fn run(&self, mark: impl FnMut(&str) -> Result<()>) -> Result<Outcome> {
+    pub fn run(&self, listener: impl FnMut(Event<'_>) -> Result<()>) -> Result<Outcome> {
         let directory = paths::target().join("vm/run").join(&self.name);
         fs::create_dir_all(&directory)?;
         let console = directory.join("console.log");
         fs::write(&console, "")?;
-        let result = self.run_in(&directory, &console, mark);
+        let result = self.run_in(&directory, &console, listener);
         let text = String::from_utf8_lossy(&fs::read(&console)?).into_owned();
         let alarm = text
             .lines()
@@ -145,14 +160,14 @@ impl Machine {
         &self,
         directory: &Path,
         console: &Path,
-        mut mark: impl FnMut(&str) -> Result<()>,
+        mut listener: impl FnMut(Event<'_>) -> Result<()>,
     ) -> Result<Outcome> {
         let initrd = directory.join("initramfs.cpio");
         fs::write(&initrd, self.tree.archive())?;
         // A socket's path is short (108 bytes), the target directory's may not be.
         let sockets = tempfile::Builder::new().prefix("blockd-").tempdir()?;
         let port = sockets.path().join("results");
-        let listener = UnixListener::bind(&port)?;
+        let socket = UnixListener::bind(&port)?;
         let begin = Instant::now();
         let mut command = self.qemu.command();
         command.args(self.arguments(&port, console, &initrd));
@@ -164,7 +179,7 @@ impl Machine {
         let mut qemu = Process(command.spawn().context("start QEMU")?);
 
         let (sender, receiver) = mpsc::channel();
-        thread::spawn(move || receive(&listener, &sender));
+        thread::spawn(move || receive(&socket, &sender));
         let mut answers: Option<UnixStream> = None;
         let mut lines = Vec::new();
         let mut summary = None;
@@ -179,14 +194,17 @@ impl Machine {
                 Ok(Message::Connected(stream)) => answers = Some(stream),
                 Ok(Message::Line(line)) => match serde_json::from_str::<Value>(&line) {
                     Ok(value) if value["mark"].is_string() => {
-                        mark(value["mark"].as_str().unwrap_or_default())?;
+                        listener(Event::Mark(value["mark"].as_str().unwrap_or_default()))?;
                         let port = answers.as_mut().context("line before connection")?;
                         port.write_all(b"go\n")?;
                     }
                     Ok(value) if value["summary"].is_object() => {
                         summary = Some(value["summary"].clone());
                     }
-                    Ok(value) => lines.push(value),
+                    Ok(value) => {
+                        listener(Event::Line(&value))?;
+                        lines.push(value);
+                    }
                     Err(e) => bail!("the guest sent `{}`: {e}", line.trim_end()),
                 },
                 Err(RecvTimeoutError::Timeout) => {
@@ -226,7 +244,12 @@ impl Machine {
             words.push(name.to_owned());
             words.push(value);
         };
-        add("-accel", "tcg,thread=multi".into());
+        if self.counted_clock {
+            add("-accel", "tcg,thread=single".into());
+            add("-icount", format!("shift={INSTRUCTION_SHIFT}"));
+        } else {
+            add("-accel", "tcg,thread=multi".into());
+        }
         // The emulated SHA instructions make reading images back three times as fast.
         add("-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+sha-ni".into());
         add("-smp", "2".into());
@@ -282,8 +305,8 @@ enum Message {
 }
 
 /// Sends what comes through the port; ends when QEMU closes it.
-fn receive(listener: &UnixListener, sender: &mpsc::Sender<Message>) {
-    let Ok((stream, _)) = listener.accept() else {
+fn receive(socket: &UnixListener, sender: &mpsc::Sender<Message>) {
+    let Ok((stream, _)) = socket.accept() else {
         return;
     };
     let Ok(answers) = stream.try_clone() else {
