@@ -3,7 +3,9 @@
 
 mod aidl;
 mod bp;
+mod ioctls;
 mod rustc;
+mod sepolicy;
 mod stub;
 
 use crate::case::{Case, Outcome};
@@ -17,7 +19,7 @@ use std::process::Command;
 /// The cases.
 pub fn cases(_needs: &Needs) -> Vec<Case> {
     let compilers = [Need::Host, Need::Program("rustc"), Need::Program("cargo")];
-    vec![
+    let mut cases = vec![
         Case::new("soong::sources_compile_for_android_15_and_16", || {
             compiles("writer", Shape::Writer)
         })
@@ -31,7 +33,10 @@ pub fn cases(_needs: &Needs) -> Vec<Case> {
         Case::new("soong::android_bp_names_what_exists", names_what_exists).needs(&[Need::Host]),
         Case::new("soong::android_bp_is_formatted", is_formatted)
             .needs(&[Need::Host, Need::Program("bpfmt")]),
-    ]
+    ];
+    cases.extend(sepolicy::cases());
+    cases.extend(ioctls::cases());
+    cases
 }
 
 fn compiles(name: &str, shape: Shape) -> Outcome {

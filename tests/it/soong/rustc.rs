@@ -233,7 +233,7 @@ fn ask_cargo() -> Result<Libraries, String> {
     let output = Command::new("cargo")
         .current_dir(project())
         .args(["test", "--no-run", "--quiet", "--package", "blockd"])
-        .args(["--lib", "--message-format", "json"])
+        .args(["--lib", "--message-format", "json-render-diagnostics"])
         .output()
         .map_err(|e| format!("cargo: {e}"))?;
     if !output.status.success() {
