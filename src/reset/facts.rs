@@ -47,6 +47,8 @@ pub struct Disk {
     pub rca: Fact<u16>,
     /// Erase group as the kernel computes it.
     pub erase_size: Fact<Bytes>,
+    /// queue/discard_max_bytes: what the kernel sends in one discard at most.
+    pub discard_max: Fact<Bytes>,
     /// queue/write_cache.
     pub write_cache: Fact<String>,
     /// queue/fua.
@@ -214,6 +216,9 @@ pub fn gather_disk(storage: &dyn Storage, name: &str) -> Result<Disk> {
             .parse(hex)
             .parse(|n| u16::try_from(n).map_err(|e| e.to_string())),
         erase_size: text(sysfs, &path("device/erase_size"))
+            .parse(number)
+            .parse(|n| Ok(Bytes(n))),
+        discard_max: text(sysfs, &path("queue/discard_max_bytes"))
             .parse(number)
             .parse(|n| Ok(Bytes(n))),
         write_cache: text(sysfs, &path("queue/write_cache")),

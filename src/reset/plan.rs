@@ -1,6 +1,7 @@
 //! Deciding what a reset does. Pure: facts and a request in, a plan or a refusal out.
 
 mod method;
+pub mod model;
 mod quirks;
 mod refuse;
 mod spots;
@@ -80,6 +81,10 @@ pub struct TargetPlan {
     pub samples: Vec<Sectors>,
     /// Sectors outside the range that share a group with it or touch it: they must not change.
     pub neighbours: Vec<SectorRange>,
+    /// CMD38s of the middle and their time by the model; `None` where there are none.
+    pub cost: Option<model::Cost>,
+    /// The same for the kernel's BLKSECDISCARD of the middle, where its limit is known.
+    pub kernel_cost: Option<model::Cost>,
 }
 
 /// SANITIZE over the whole card.
@@ -332,7 +337,19 @@ fn plan_target(
     }
     samples.sort();
     samples.dedup();
+    let groups = parts.middle.length.0 / group.0;
+    let commands = middle
+        .iter()
+        .filter_map(|act| match act {
+            Act::Commands(chunk) => Some(&chunk.commands),
+            _ => None,
+        })
+        .flatten()
+        .filter(|command| command.index == Command::ERASE)
+        .count() as u64;
     Ok(TargetPlan {
+        cost: (commands != 0).then(|| model::Cost::new(commands, groups)),
+        kernel_cost: card.and_then(|_| model::kernel(&facts.disk, parts.middle, group)),
         partition: partition.clone(),
         range,
         samples,

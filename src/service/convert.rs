@@ -5,6 +5,7 @@ use crate::device::Command;
 use crate::error::{Code, Failure, Result};
 use crate::fact::{Fact, NamedFact};
 use crate::reset::board::Status;
+use crate::reset::plan::model::Cost;
 use crate::reset::plan::{Plan, TargetPlan};
 use crate::reset::report::{Report, TargetReport, FORMAT_VERSION};
 use crate::reset::request::{Assurance, Marker, MarkerFile, Method, Request, Verify};
@@ -84,6 +85,10 @@ fn long(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+fn millis(cost: Option<Cost>) -> i64 {
+    cost.map_or(-1, |cost| long(cost.time.as_millis() as u64))
+}
+
 fn length(sectors: Sectors) -> i64 {
     long(sectors.to_bytes().0)
 }
@@ -143,6 +148,10 @@ fn target_plan(plan: &Plan, target: &TargetPlan) -> aidl::ResetTarget::ResetTarg
             .flat_map(|chunk| chunk.commands.iter().map(|c| command(c, false)))
             .collect(),
         limitMillis: long(limit.as_millis() as u64),
+        eraseCommands: target.cost.map_or(0, |cost| long(cost.commands)),
+        kernelEraseCommands: target.kernel_cost.map_or(-1, |cost| long(cost.commands)),
+        modelMillis: millis(target.cost),
+        kernelModelMillis: millis(target.kernel_cost),
         samples: target.samples.len() as i32,
     }
 }

@@ -47,6 +47,10 @@ fn target(target: &aidl::ResetTarget::ResetTarget) -> Value {
         "erase_groups": target.eraseGroups,
         "commands": target.commands.iter().map(command).collect::<Vec<_>>(),
         "limit_millis": target.limitMillis,
+        "erase_commands": target.eraseCommands,
+        "kernel_erase_commands": target.kernelEraseCommands,
+        "model_millis": target.modelMillis,
+        "kernel_model_millis": target.kernelModelMillis,
         "samples": target.samples,
     })
 }

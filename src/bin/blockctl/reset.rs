@@ -209,6 +209,7 @@ fn plan_text(plan: &aidl::ResetPlan::ResetPlan) -> String {
             bytes(target.headBytes),
             bytes(target.tailBytes)
         );
+        text.push_str(&comparison(target));
     }
     text.push_str("Steps\n");
     for (number, step) in plan.steps.iter().enumerate() {
@@ -219,6 +220,23 @@ fn plan_text(plan: &aidl::ResetPlan::ResetPlan) -> String {
         let _ = writeln!(text, "  - {note}");
     }
     text
+}
+
+/// Ours beside what the kernel's secure discard would send.
+fn comparison(target: &aidl::ResetTarget::ResetTarget) -> String {
+    let seconds = |millis: i64| format!("{:.1} s", millis as f64 / 1000.0);
+    match (target.eraseCommands, target.kernelEraseCommands) {
+        (0, _) => String::new(),
+        (ours, -1) => format!(
+            "              {ours} x CMD38, {} by the model card\n",
+            seconds(target.modelMillis)
+        ),
+        (ours, kernel) => format!(
+            "              {ours} x CMD38, {} by the model card; the kernel's secure discard: {kernel} x, {}\n",
+            seconds(target.modelMillis),
+            seconds(target.kernelModelMillis)
+        ),
+    }
 }
 
 fn report_text(report: &aidl::ResetReport::ResetReport) -> String {

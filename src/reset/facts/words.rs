@@ -44,6 +44,7 @@ impl Disk {
             csd("cache_on", |e| {
                 if e.cache_on() { "yes" } else { "no" }.to_owned()
             }),
+            NamedFact::new("discard_max_bytes", &self.discard_max, |b| b.0.to_string()),
             NamedFact::new("write_cache", &self.write_cache, String::clone),
             NamedFact::new("fua", &self.fua, String::clone),
         ]

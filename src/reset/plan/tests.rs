@@ -49,6 +49,7 @@ fn facts(targets: &[(&str, u64, u64)]) -> Facts {
             cid: known("fe01"),
             rca: Fact::known(1, "here"),
             erase_size: Fact::known(Bytes(GROUP * 512), "here"),
+            discard_max: Fact::known(Bytes(7 * GROUP * 512), "here"),
             write_cache: known("write back"),
             fua: known("1"),
             read_only: Fact::known(false, "here"),
@@ -114,6 +115,20 @@ fn the_limit_follows_the_register() {
     assert_eq!(
         plan.targets[0].chunks().next().map(|c| c.limit),
         Some(Duration::from_secs(1800))
+    );
+}
+
+#[test]
+fn the_kernel_s_own_way_is_shown_beside_ours() {
+    // 2048 groups at 7 a command: measured with the kernel's blkdiscard --secure.
+    let plan = planned(&[("userdata", 0, 2048 * GROUP)]);
+    let target = &plan.targets[0];
+    assert_eq!(target.cost.map(|c| c.commands), Some(1));
+    assert_eq!(target.kernel_cost.map(|c| c.commands), Some(293));
+    let plan = planned(&[("tiny", 1, 5)]);
+    assert_eq!(
+        (plan.targets[0].cost, plan.targets[0].kernel_cost),
+        (None, None)
     );
 }
 
