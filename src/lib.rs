@@ -6,6 +6,7 @@ pub mod device;
 pub mod diagnostics;
 pub mod error;
 pub mod fact;
+pub mod files;
 pub mod images;
 pub mod logger;
 pub mod names;

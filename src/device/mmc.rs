@@ -171,6 +171,18 @@ pub mod status {
         (1 << 25, "DEVICE_IS_LOCKED"),
     ];
 
+    /// Bits that are no errors.
+    const FLAGS: [(u32, &str); 3] = [
+        (READY_FOR_DATA, "READY_FOR_DATA"),
+        (1 << 6, "EXCEPTION_EVENT"),
+        (1 << 5, "APP_CMD"),
+    ];
+
+    /// CURRENT_STATE by number.
+    const STATES: [&str; 11] = [
+        "idle", "ready", "ident", "stby", "tran", "data", "rcv", "prg", "dis", "btst", "slp",
+    ];
+
     /// ERASE_SEQ_ERROR.
     pub const ERASE_SEQ_ERROR: u32 = 1 << 28;
     /// ERASE_RESET: a command that is no part of an erase sequence has ended it.
@@ -184,6 +196,22 @@ pub mod status {
     /// polled for: that word is an OR of several.
     pub fn state(word: u32) -> u32 {
         word >> 9 & 0xf
+    }
+
+    /// CURRENT_STATE by its JEDEC name; see [`state`] for when it means nothing.
+    pub fn state_name(word: u32) -> &'static str {
+        STATES.get(state(word) as usize).copied().unwrap_or("?")
+    }
+
+    /// Every bit that is set, by its JEDEC name, the highest first.
+    pub fn names(word: u32) -> Vec<&'static str> {
+        let mut set: Vec<(u32, &str)> = ERRORS
+            .into_iter()
+            .chain(FLAGS)
+            .filter(|(bit, _)| word & bit != 0)
+            .collect();
+        set.sort_by_key(|(bit, _)| std::cmp::Reverse(*bit));
+        set.into_iter().map(|(_, name)| name).collect()
     }
 
     /// True where the card has ended its busy phase.
@@ -210,6 +238,18 @@ pub mod status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_have_names() {
+        assert_eq!(status::names(0x900), ["READY_FOR_DATA"]);
+        assert_eq!(status::state_name(0x900), "tran");
+        assert_eq!(
+            status::names(1 << 25 | 1 << 28 | 1 << 6),
+            ["ERASE_SEQ_ERROR", "DEVICE_IS_LOCKED", "EXCEPTION_EVENT"]
+        );
+        assert!(status::names(0).is_empty());
+        assert_eq!(status::state_name(15 << 9), "?");
+    }
 
     #[test]
     fn switch_is_a_write_byte() {

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module, and what it may name by `crate::`. Order is the order of the layers, lowest first.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("uapi", &[]),
+    ("files", &[]),
     ("names", &[]),
     ("units", &[]),
     ("error", &["names"]),
@@ -30,6 +31,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "diagnostics",
             "error",
             "fact",
+            "files",
             "images",
             "names",
             "reset",
