@@ -24,6 +24,8 @@ struct Kernel {
     errors: BTreeMap<&'static str, VecDeque<Errno>>,
     /// What LOOP_CONFIGURE does to a setup before it takes it.
     distort: Option<fn(&mut Setup)>,
+    /// The size of every device, where it is not its window's.
+    size: Option<Bytes>,
 }
 
 impl Kernel {
@@ -65,6 +67,11 @@ impl FakeLoops {
     /// Lets LOOP_CONFIGURE do something else than it was told.
     pub fn distort(&self, how: fn(&mut Setup)) {
         self.kernel().distort = Some(how);
+    }
+
+    /// Lets devices be of this size, as where the file became shorter.
+    pub fn clip(&self, size: Bytes) {
+        self.kernel().size = Some(size);
     }
 
     /// How often a call was made.
@@ -234,7 +241,8 @@ impl LoopDevice for FakeDevice {
     }
 
     fn size(&self) -> Result<Bytes, Errno> {
-        self.setup("size", |setup| setup.size_limit)
+        let clipped = self.loops.kernel().size;
+        self.setup("size", |setup| clipped.unwrap_or(setup.size_limit))
     }
 
     fn set_read_ahead(&self, _length: Sectors) -> Result<(), Errno> {

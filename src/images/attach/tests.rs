@@ -123,6 +123,14 @@ fn a_device_that_is_not_as_planned_is_undone() {
 }
 
 #[test]
+fn a_file_that_became_shorter_is_noticed() {
+    let loops = FakeLoops::default();
+    loops.clip(Bytes(4096));
+    assert_eq!(code(images(&loops).attach(&item("one"))), Code::NotVerified);
+    assert_eq!(loops.bound(), []);
+}
+
+#[test]
 fn direct_io_that_is_not_had_is_a_warning() {
     let loops = FakeLoops::default();
     loops.distort(|setup| setup.direct_io = false);

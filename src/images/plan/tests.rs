@@ -104,7 +104,7 @@ fn what_the_kernel_would_misunderstand_is_refused() {
         change(&mut request);
         request
     };
-    let table: [(&str, AttachRequest, Code); 18] = [
+    let table: [(&str, AttachRequest, Code); 19] = [
         (
             "block size 0",
             ask(|r| r.block_size = Some(0)),
@@ -146,6 +146,14 @@ fn what_the_kernel_would_misunderstand_is_refused() {
         (
             "length too large",
             ask(|r| r.length = Some(Bytes(4 * MIB + 4096))),
+            Code::OutOfRange,
+        ),
+        (
+            "inside by length, outside by offset",
+            AttachRequest {
+                length: Some(Bytes(4 * MIB)),
+                ..at(4096)
+            },
             Code::OutOfRange,
         ),
         (
