@@ -53,8 +53,8 @@ impl Needs {
             Need::Guest => (self.guest, "runs in the guest only".to_owned()),
             Need::Root => (nix::unistd::geteuid().is_root(), "needs root".to_owned()),
             Need::Loop => (
-                Path::new("/dev/loop-control").exists(),
-                "needs /dev/loop-control".to_owned(),
+                has_loop_configure(),
+                "needs /dev/loop-control and LOOP_CONFIGURE (Linux 5.8)".to_owned(),
             ),
             Need::ApexFiles => (
                 apex_files().is_some(),
@@ -74,6 +74,19 @@ pub fn apex_files() -> Option<PathBuf> {
         .into_iter()
         .chain([beside])
         .find(|dir| dir.join("sharedlibs.apex").exists())
+}
+
+/// Asks one free device, which stays free.
+fn has_loop_configure() -> bool {
+    use blockd::device::loops::{HostLoops, Loops, NodeMode};
+    let loops = HostLoops::new();
+    let Ok(number) = loops.free_number() else {
+        return false;
+    };
+    let limit = std::time::Duration::from_secs(2);
+    loops
+        .open(number, NodeMode::ReadOnly, limit)
+        .is_ok_and(|device| loops.configure_supported(device.as_ref()).is_ok())
 }
 
 fn has_program(name: &str) -> bool {

@@ -77,10 +77,7 @@ fn requests(verb: &Image) -> Result<Vec<aidl::AttachRequest::AttachRequest>> {
         .map(|path| {
             Ok(aidl::AttachRequest::AttachRequest {
                 file: Some(ipc::parcel_fd(open(path, *read_write)?.into())),
-                name: path
-                    .file_name()
-                    .map(|name| name.to_string_lossy().into_owned())
-                    .unwrap_or_default(),
+                name: name(path),
                 offsetBytes: offset.map_or(-1, |offset| long(offset.0)),
                 lengthBytes: sizelimit.map_or(-1, |length| long(length.0)),
                 blockSizeBytes: i32::try_from(*block_size).unwrap_or(i32::MAX),
@@ -92,6 +89,17 @@ fn requests(verb: &Image) -> Result<Vec<aidl::AttachRequest::AttachRequest>> {
             })
         })
         .collect()
+}
+
+/// The file's name, cut to what a tag has room for.
+fn name(path: &Path) -> String {
+    const ROOM: usize = 56;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut end = name.len().min(ROOM);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_owned()
 }
 
 fn open(path: &Path, write: bool) -> Result<File> {
@@ -212,7 +220,7 @@ fn result_json(result: &aidl::AttachResult::AttachResult, file: &Path) -> Value 
         "loop_number": result.loopNumber,
         "reason": result.reason,
         "warnings": result.warnings,
-        "steps": crate::json::steps(&result.steps),
+        "steps": blockd::service::json::steps(&result.steps),
     })
 }
 
@@ -260,7 +268,15 @@ fn list_text(devices: &[aidl::ImageDevice::ImageDevice]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{name, number};
+    use std::path::Path;
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        assert_eq!(name(Path::new("/a/b.apex")), "b.apex");
+        assert_eq!(name(Path::new(&"ä".repeat(40))).len(), 56);
+        assert_eq!(name(Path::new(&format!("x{}", "ä".repeat(40)))).len(), 55);
+    }
 
     #[test]
     fn nodes_have_many_spellings() {

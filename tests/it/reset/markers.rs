@@ -10,7 +10,7 @@ use blockd::reset::request::{Marker, MarkerFile, Request};
 use blockd::reset::Reset;
 use blockd::units::Bytes;
 use emmc::card::{Effect, Fault};
-use emmc::machine::{Cut, Event, Machine};
+use emmc::machine::{Event, Machine};
 use std::sync::Arc;
 
 const MISC: &str = "mmcblk0p5";
@@ -29,10 +29,6 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::the_third_failure_stops", attempts),
         Case::new("reset::a_marker_in_a_file", file),
         Case::new("reset::pending_updates_are_refused", updates),
-        Case::new(
-            "reset::a_cut_at_every_command_is_finished_by_the_next_run",
-            cuts,
-        ),
     ]
 }
 
@@ -297,54 +293,5 @@ fn updates() -> Outcome {
     assert_eq!(failure.code, Code::UpdatePending);
     assert!(failure.remedy.contains("--merges-done"), "{failure:?}");
     expect_untouched(&machine);
-    Ok(())
-}
-
-/// The power goes before each command of a run in turn: either nothing was touched, or the marker is
-/// there and the next run, with the marker that recovery finds, completes it.
-fn cuts() -> Outcome {
-    let total = {
-        let machine = phone()?;
-        run(&machine, &request()).map_err(|e| e.to_string())?;
-        machine.log().counters.commands.values().sum::<u64>()
-    };
-    assert!(total > 500, "{total} commands");
-    let (mut untouched, mut resumed) = (0, 0);
-    // Every command around the phases' borders, every seventh elsewhere.
-    for nth in (1..=total).filter(|n| n % 7 == 0 || *n < 60 || *n > total - 60) {
-        let machine = phone()?;
-        machine.cut_power(Cut::BeforeCommand(nth));
-        let result = run(&machine, &request());
-        if machine.powered() {
-            return Err(format!("command {nth} was never sent: {result:?}"));
-        }
-        assert!(result.is_err(), "a run without power passed");
-        machine.reboot().map_err(|e| e.to_string())?;
-        match found(&machine)? {
-            Found::Empty => {
-                untouched += 1;
-                let userdata = place("userdata");
-                let report = machine
-                    .report(&[emmc::store::NamedRange::new(
-                        "u",
-                        userdata.start,
-                        userdata.sectors,
-                    )])
-                    .map_err(|e| e.to_string())?;
-                assert_eq!(report.scan.ranges[0].pattern, userdata.sectors, "cut {nth}");
-            }
-            Found::Ours { attempts: 1, .. } => {
-                resumed += 1;
-                let report = run(&machine, &request()).map_err(|e| format!("cut {nth}: {e:?}"))?;
-                assert_eq!(report.plan.marker.attempt, 2);
-                expect_erased_exactly_with_misc(&machine);
-            }
-            other => return Err(format!("cut {nth}: {other:?}")),
-        }
-    }
-    assert!(
-        untouched >= 2 && resumed >= 50,
-        "{untouched} untouched, {resumed} resumed"
-    );
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Factory reset in process: the product's whole path over the card model, in virtual time.
 
+mod cuts;
 mod faults;
 pub mod layout;
 mod markers;
@@ -42,6 +43,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(faults::cases());
     cases.extend(methods::cases());
     cases.extend(markers::cases());
+    cases.extend(cuts::cases());
     cases
 }
 
