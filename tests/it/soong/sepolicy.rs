@@ -237,7 +237,7 @@ const FAULTS: [(&str, &str); 10] = [
     ),
     (
         "allow blockd_diag misc_block_device:blk_file write;",
-        "08_limits",
+        "blockd.te",
     ),
     ("allow shell emmc_disk_device:blk_file open;", "neverallow"),
     // Ours.
