@@ -93,6 +93,7 @@ impl Client {
                     interfaces: Interface::ALL.to_vec(),
                     allow_uids: Vec::new(),
                     allow_domains: Vec::new(),
+                    state: None,
                 };
                 Inner::Local(serve::objects(&config, &machine()))
             }

@@ -98,7 +98,13 @@ mod tests {
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(folder)
             .expect("a folder")
-            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into())
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into()
+            })
             .collect();
         names.sort();
         names

@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     let machine = Machine {
         storage: Arc::new(Host::new()),
         images: Arc::new(Images::new()),
+        state: config.state.clone(),
     };
     match run(&config, &machine) {
         Ok(never) => match never {},

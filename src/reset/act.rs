@@ -39,6 +39,8 @@ pub(super) struct Run<'a> {
     pub destructive: bool,
     /// What was sent to each range, in the order of the plan.
     pub sent: Vec<Sent>,
+    /// SANITIZE as sent.
+    pub sanitized: Vec<Command>,
 }
 
 /// What was sent to one range.
@@ -321,21 +323,17 @@ fn discard(
 }
 
 /// SANITIZE: the card purges every page that is not mapped, of the whole user area.
-pub(super) fn sanitize(run: &Run<'_>, claimed: &Claimed, plan: &Sanitize) -> Result<()> {
+pub(super) fn sanitize(run: &mut Run<'_>, claimed: &Claimed, plan: &Sanitize) -> Result<()> {
     let start = run.storage.now();
     let mut command = plan.command;
     match send(Step::Sanitize, claimed, &mut command, "SANITIZE_START") {
         Err(failure) if failure.errno != Some(Errno::ETIMEDOUT) => return Err(failure),
         _ => {}
     }
-    wait_ready(
-        run,
-        claimed,
-        Step::Sanitize,
-        "SANITIZE_START",
-        start + plan.limit,
-    )
-    .map(drop)
+    let end = start + plan.limit;
+    let poll = wait_ready(run, claimed, Step::Sanitize, "SANITIZE_START", end)?;
+    run.sanitized = std::iter::once(command).chain(poll).collect();
+    Ok(())
 }
 
 #[derive(Clone, Copy)]

@@ -130,6 +130,7 @@ impl Reset {
             warnings: Vec::new(),
             destructive: false,
             sent: vec![Sent::default(); plan.targets.len()],
+            sanitized: Vec::new(),
         };
         let targets = self.carry_out(&mut run, request, &token)?;
         Ok(Report {
@@ -138,6 +139,7 @@ impl Reset {
             started,
             elapsed: self.storage.now() - begin,
             targets,
+            sanitize_commands: std::mem::take(&mut run.sanitized),
             logical: Logical::Verified,
             physical: plan.physical,
             assurance: plan.assurance,

@@ -53,6 +53,8 @@ pub struct Report {
     pub plan: Plan,
     /// One for each range of the plan.
     pub targets: Vec<TargetReport>,
+    /// SANITIZE as sent, with the answers; empty without it.
+    pub sanitize_commands: Vec<Command>,
     /// What reading back found.
     pub logical: Logical,
     /// What the card claims.

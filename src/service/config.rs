@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 /// Printed by `--help`.
 pub const USAGE: &str = "\
 Usage: blockd [--serve binder|unix:PATH] [--interfaces LIST] [--allow-uid UID]… [--allow-domain TYPE]…
+              [--state DIR]
 
 Serves block device jobs. Started by init; see blockctl for the client.
 
@@ -14,6 +15,8 @@ Serves block device jobs. Started by init; see blockctl for the client.
   --interfaces LIST    comma-separated of reset, images, diagnostics (default: all)
   --allow-uid UID      also let this uid call
   --allow-domain TYPE  also let this SELinux domain call
+  --state DIR          keep the last reset's report in DIR/last-reset.json, so that it outlives blockd;
+                       DIR exists and is for blockd alone
   -h, --help           print this
   -V, --version        print the version
 
@@ -40,6 +43,8 @@ pub struct Config {
     pub allow_uids: Vec<u32>,
     /// SELinux domains besides those of each interface.
     pub allow_domains: Vec<String>,
+    /// The folder that keeps the last report.
+    pub state: Option<PathBuf>,
 }
 
 /// What to do.
@@ -62,6 +67,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Action, Stri
     let mut interfaces = Interface::ALL.to_vec();
     let mut allow_uids = Vec::new();
     let mut allow_domains = Vec::new();
+    let mut state = None;
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let (name, mut inline) = match argument.split_once('=') {
@@ -87,6 +93,14 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Action, Stri
                 allow_uids.push(uid);
             }
             "--allow-domain" => allow_domains.push(value()?),
+            "--state" => {
+                let folder = PathBuf::from(value()?);
+                if !folder.is_absolute() {
+                    let shown = folder.display();
+                    return Err(format!("--state {shown}: the path must be absolute"));
+                }
+                state = Some(folder);
+            }
             _ => return Err(format!("unknown argument {name}; try --help")),
         }
     }
@@ -105,6 +119,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Action, Stri
         interfaces,
         allow_uids,
         allow_domains,
+        state,
     }))
 }
 
@@ -151,7 +166,8 @@ mod tests {
 
     #[test]
     fn arguments_are_read() {
-        let line = "--serve unix:/run/b --interfaces=reset,images --allow-uid 7 --allow-domain x";
+        let line = "--serve unix:/run/b --interfaces=reset,images --allow-uid 7 --allow-domain x \
+                    --state /var/b";
         assert_eq!(
             config(line),
             Ok(Action::Serve(Config {
@@ -159,6 +175,7 @@ mod tests {
                 interfaces: vec![Interface::Reset, Interface::Images],
                 allow_uids: vec![7],
                 allow_domains: vec!["x".to_owned()],
+                state: Some(PathBuf::from("/var/b")),
             }))
         );
     }
@@ -171,6 +188,7 @@ mod tests {
             ("--serve unix:relative", "absolute"),
             ("--serve binder --interfaces reset,all", "all"),
             ("--serve binder --allow-uid root", "root"),
+            ("--serve binder --state here", "absolute"),
             ("--frobnicate", "--frobnicate"),
         ] {
             let error = config(line).unwrap_err();

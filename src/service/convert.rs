@@ -166,6 +166,11 @@ pub fn report(report: &Report) -> aidl::ResetReport::ResetReport {
         elapsedMillis: long(report.elapsed.as_millis() as u64),
         plan: plan(&report.plan),
         targets: report.targets.iter().map(target_report).collect(),
+        sanitizeCommands: report
+            .sanitize_commands
+            .iter()
+            .map(|c| command(c, true))
+            .collect(),
         logical: aidl::Logical::Logical(report.logical as i32),
         physical: aidl::Physical::Physical(report.physical as i32),
         assurance: aidl::Assurance::Assurance(report.assurance as i32),
@@ -186,6 +191,12 @@ fn step_time(step: Step, time: Duration) -> aidl::StepTime::StepTime {
     }
 }
 
+/// Down to a millionth: more digits say nothing, and so few survive JSON exactly. Rounded down, so
+/// that only a certainty reads 1.
+fn probability(p: f64) -> f64 {
+    (p * 1e6).floor() / 1e6
+}
+
 fn target_report(target: &TargetReport) -> aidl::TargetReport::TargetReport {
     aidl::TargetReport::TargetReport {
         partition: target.partition.clone(),
@@ -200,7 +211,7 @@ fn target_report(target: &TargetReport) -> aidl::TargetReport::TargetReport {
         samplesWrong: target.samples_wrong as i32,
         neighbours: target.neighbours as i32,
         neighboursChanged: target.neighbours_changed as i32,
-        detectionProbability: target.detection_probability,
+        detectionProbability: probability(target.detection_probability),
     }
 }
 

@@ -7,5 +7,7 @@ pub mod diagnostics;
 pub mod error;
 pub mod images;
 pub mod ipc;
+pub mod json;
+pub mod last_report;
 pub mod reset;
 pub mod serve;

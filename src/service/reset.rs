@@ -14,18 +14,20 @@ use crate::service::error::answer;
 use crate::service::ipc::{
     self, BinderResult, DumpArg, DumpWriter, Interface, ParcelFileDescriptor, StatusCode, Strong,
 };
+use crate::service::last_report::LastReport;
 use std::sync::Arc;
 
 /// The service.
 pub struct ResetService {
     gate: Gate,
     reset: Arc<Reset>,
+    last: LastReport,
 }
 
 impl ResetService {
-    /// Serves `reset` to those that `gate` lets through.
-    pub fn new(gate: Gate, reset: Arc<Reset>) -> ResetService {
-        ResetService { gate, reset }
+    /// Serves `reset` to those that `gate` lets through; `last` is kept up to date.
+    pub fn new(gate: Gate, reset: Arc<Reset>, last: LastReport) -> ResetService {
+        ResetService { gate, reset, last }
     }
 }
 
@@ -60,7 +62,12 @@ impl IFactoryReset for ResetService {
         let observer = progress.map(observer);
         let report =
             convert::request(request).and_then(|request| self.reset.run(&request, observer));
-        answer("run", report.map(|report| convert::report(&report)))
+        let report = report.map(|report| {
+            let mut report = convert::report(&report);
+            self.last.put(&mut report);
+            report
+        });
+        answer("run", report)
     }
 
     fn finish(&self, token: &str, file: Option<&ParcelFileDescriptor>) -> BinderResult<()> {
@@ -85,7 +92,7 @@ impl IFactoryReset for ResetService {
 
     fn lastReport(&self) -> BinderResult<Option<ResetReport>> {
         self.gate.check("lastReport")?;
-        Ok(self.reset.last_report().as_ref().map(convert::report))
+        Ok(self.last.get())
     }
 }
 

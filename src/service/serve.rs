@@ -9,11 +9,13 @@ use crate::service::config::{Config, Endpoint};
 use crate::service::diagnostics::DiagnosticsService;
 use crate::service::images::ImageService;
 use crate::service::ipc::{self, SpIBinder};
+use crate::service::last_report::LastReport;
 use crate::service::reset::ResetService;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::convert::Infallible;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,8 @@ pub struct Machine {
     pub storage: Arc<dyn Storage>,
     /// Loop devices.
     pub images: Arc<Images>,
+    /// The folder that keeps the last report; `None` = it ends with the process.
+    pub state: Option<PathBuf>,
 }
 
 /// The binder objects that `config` asks for, each with the name that it is registered under.
@@ -50,7 +54,7 @@ fn object(interface: Interface, gate: Gate, machine: &Machine) -> SpIBinder {
             let reset = Arc::new(Reset::new(Arc::clone(&machine.storage)));
             crate::new_binder!(
                 crate::aidl::IFactoryReset::BnFactoryReset,
-                ResetService::new(gate, reset)
+                ResetService::new(gate, reset, LastReport::open(machine.state.as_deref()))
             )
             .as_binder()
         }

@@ -13,6 +13,7 @@ mod in_guest;
 mod layers;
 mod needs;
 mod reset;
+mod served;
 mod service;
 mod soong;
 

@@ -3,19 +3,12 @@
 use crate::case::{Case, Outcome};
 use crate::needs::Need;
 use crate::reset::layout::{expect_erased_exactly, expect_untouched, machine, plain};
-use blockd::aidl::IFactoryReset::IFactoryReset;
+use crate::served::{json_of, request, Served};
 use blockd::aidl::IProgress::{BnProgress, IProgress};
-use blockd::aidl::Marker::Marker;
 use blockd::aidl::ResetRequest::ResetRequest;
-use blockd::client::{Client, Place};
 use blockd::error::{Code, Failure};
-use blockd::images::Images;
-use blockd::service::access::Interface;
-use blockd::service::config::{Config, Endpoint};
 use blockd::service::error::failure;
-use blockd::service::ipc::{BinderResult, Strong};
-use blockd::service::serve::{spawn, Background, Machine};
-use emmc::machine::Machine as Card;
+use blockd::service::ipc::BinderResult;
 use serde_json::Value;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -23,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// The cases.
 pub fn cases() -> Vec<Case> {
@@ -44,67 +36,9 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// A service in this process, over a card of the model.
-struct Served {
-    folder: TempDir,
-    card: Card,
-    _background: Background,
-}
-
-impl Served {
-    fn new(allow_uids: &[u32]) -> Result<Served, String> {
-        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let card = machine(plain());
-        let config = Config {
-            endpoint: Endpoint::Unix(folder.path().join("socket")),
-            interfaces: Interface::ALL.to_vec(),
-            allow_uids: allow_uids.to_vec(),
-            allow_domains: Vec::new(),
-        };
-        let machine = Machine {
-            storage: Arc::new(card.clone()),
-            images: Arc::new(Images::new()),
-        };
-        Ok(Served {
-            _background: spawn(&config, &machine)?,
-            folder,
-            card,
-        })
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("socket")
-    }
-
-    fn client(&self) -> Result<Client, String> {
-        Client::connect(&Place::Unix(self.socket()), Duration::ZERO, || {
-            unreachable!("not local")
-        })
-        .map_err(|e| e.to_string())
-    }
-
-    fn reset(&self) -> Result<Strong<dyn IFactoryReset>, String> {
-        self.client()?.reset().map_err(|e| e.to_string())
-    }
-
-    /// Runs the real blockctl against it.
-    fn blockctl(&self, arguments: &[&str]) -> Result<Output, String> {
-        Command::new(env!("CARGO_BIN_EXE_blockctl"))
-            .arg("--connect")
-            .arg(format!("unix:{}", self.socket().display()))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| e.to_string())
-    }
-}
-
-fn request(name: &str) -> ResetRequest {
-    ResetRequest {
-        partitions: vec![name.to_owned()],
-        marker: Marker::NONE,
-        ..ResetRequest::default()
-    }
+/// All interfaces over the plain card.
+fn serve(allow_uids: &[u32]) -> Result<Served, String> {
+    Served::new(machine(plain()), allow_uids, None)
 }
 
 struct Steps(Arc<Mutex<Vec<String>>>);
@@ -119,7 +53,7 @@ impl IProgress for Steps {
 }
 
 fn reset_over_socket() -> Outcome {
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     let reset = served.reset()?;
     let plan = reset
         .plan(&request("userdata"))
@@ -149,7 +83,7 @@ fn reset_over_socket() -> Outcome {
 }
 
 fn failures() -> Outcome {
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     let reset = served.reset()?;
     let of = |name: &str| -> Result<Failure, String> {
         match reset.run(&request(name), None) {
@@ -207,7 +141,7 @@ impl IProgress for Stuck {
 }
 
 fn stopped_client() -> Outcome {
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     let progress = blockd::new_binder!(BnProgress, Stuck);
     let reset = served.reset()?;
     reset
@@ -218,7 +152,7 @@ fn stopped_client() -> Outcome {
 }
 
 fn later_methods() -> Outcome {
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     let client = served.client()?;
     let images = client.images().map_err(|e| e.to_string())?;
     let diagnostics = client.diagnostics().map_err(|e| e.to_string())?;
@@ -235,17 +169,21 @@ fn later_methods() -> Outcome {
 }
 
 fn private_socket() -> Outcome {
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     let metadata = served.socket().metadata().map_err(|e| e.to_string())?;
     assert_eq!(metadata.mode() & 0o777, 0o600);
     Ok(())
 }
 
-/// A copy of blockctl that another user can reach.
+/// A copy of blockctl that another user can reach. Made by another process: a child that some other
+/// case starts meanwhile would inherit the open file, and a file open for writing cannot be run.
 fn public_blockctl(folder: &Path) -> Result<PathBuf, String> {
     let copy = folder.join("blockctl");
-    std::fs::copy(env!("CARGO_BIN_EXE_blockctl"), &copy).map_err(|e| e.to_string())?;
-    Ok(copy)
+    let made = Command::new("cp")
+        .args([Path::new(env!("CARGO_BIN_EXE_blockctl")), &copy])
+        .status()
+        .map_err(|e| e.to_string())?;
+    made.success().then_some(copy).ok_or("cp failed".to_owned())
 }
 
 fn other_users() -> Outcome {
@@ -272,7 +210,7 @@ fn other_users() -> Outcome {
     };
     let code = |output: &Output| error_of(output).map(|e| e["code"].clone());
 
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     let stranger = call(&served, NOBODY, &["reset", "status"])?;
     assert_eq!(code(&stranger)?, "NO_SERVICE", "not even connected");
     // The shell may look, not erase: the socket lets it in, the interface does not.
@@ -294,7 +232,7 @@ fn other_users() -> Outcome {
     );
     expect_untouched(&served.card);
 
-    let served = Served::new(&[NOBODY])?;
+    let served = serve(&[NOBODY])?;
     let allowed = call(
         &served,
         NOBODY,
@@ -304,25 +242,12 @@ fn other_users() -> Outcome {
     Ok(())
 }
 
-/// The only line of stdout as JSON.
-fn json_of(output: &Output) -> Result<Value, String> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut lines = text.lines();
-    let line = lines
-        .next()
-        .ok_or(format!("nothing on stdout: {output:?}"))?;
-    if lines.next().is_some() {
-        return Err(format!("more than one line: {text}"));
-    }
-    serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))
-}
-
 fn error_of(output: &Output) -> Result<Value, String> {
     json_of(output).map(|value| value["error"].clone())
 }
 
 fn blockctl() -> Outcome {
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     let dry = served.blockctl(&["reset", "run", "--dry-run", "--marker", "none", "userdata"])?;
     let text = String::from_utf8_lossy(&dry.stdout).into_owned();
     assert!(dry.status.success(), "{dry:?}");
@@ -367,7 +292,7 @@ fn blockctl() -> Outcome {
 }
 
 fn blockctl_errors() -> Outcome {
-    let served = Served::new(&[])?;
+    let served = serve(&[])?;
     served
         .card
         .files()

@@ -60,6 +60,9 @@ interface IFactoryReset {
      */
     void cancel();
 
-    /** The report of the last run that succeeded, or null. */
+    /**
+     * The report of the last run that succeeded, or null. Where the service was started with
+     * `--state DIR` it outlives the service.
+     */
     @nullable ResetReport lastReport();
 }

@@ -8,6 +8,7 @@ package dev.blockd;
 
 import dev.blockd.Assurance;
 import dev.blockd.Logical;
+import dev.blockd.MmcCommand;
 import dev.blockd.Physical;
 import dev.blockd.ResetPlan;
 import dev.blockd.StepTime;
@@ -29,6 +30,8 @@ parcelable ResetReport {
     ResetPlan plan;
     /** One entry for each range of the plan, in its order. */
     TargetReport[] targets;
+    /** SANITIZE as sent after the last range, and the card's answers; empty without it. */
+    MmcCommand[] sanitizeCommands;
     /** What reading back found. */
     Logical logical;
     /** What the card claims. */

@@ -35,8 +35,8 @@ parcelable TargetReport {
     /** Neighbouring sectors that changed; 0 or the reset has failed. */
     int neighboursChanged;
     /**
-     * Probability, 0 to 1, that the samples find a card which silently skips one erase group in a
-     * hundred.
+     * Probability, 0 to 1, rounded down to 0.000001, that the samples find a card which silently
+     * skips one erase group in a hundred.
      */
     double detectionProbability;
 }

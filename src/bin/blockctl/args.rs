@@ -20,6 +20,9 @@ pub struct Cli {
     /// Seconds to wait for the service to be there
     #[arg(long, global = true, default_value_t = 0, value_name = "SECONDS")]
     pub wait: u64,
+    /// With --connect local: the folder that keeps the last reset's report
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state: Option<PathBuf>,
     /// Print one line of JSON on stdout, errors too
     #[arg(long, global = true)]
     pub json: bool,

@@ -3,7 +3,6 @@
 mod args;
 mod card;
 mod image;
-mod json;
 mod output;
 mod progress;
 mod reset;
@@ -65,10 +64,19 @@ fn exit_code(code: Code) -> ExitCode {
 }
 
 fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
+    if cli.state.is_some() && cli.connect != Place::Local {
+        return Err(Failure::new(
+            Code::InvalidRequest,
+            "arguments",
+            "--state was given without --connect local",
+        )
+        .remedy("a service keeps its reports where its own --state says"));
+    }
     let connect = || {
         Client::connect(&cli.connect, Duration::from_secs(cli.wait), || Machine {
             storage: Arc::new(Host::new()),
             images: Arc::new(Images::new()),
+            state: cli.state.clone(),
         })
     };
     match &cli.noun {

@@ -2,14 +2,15 @@
 
 use crate::args::{Cli, Reset, ResetArguments};
 use crate::output::Output;
-use crate::{json, progress};
+use crate::progress;
 use blockd::aidl;
 use blockd::client::Client;
 use blockd::error::{Code, Failure, Result};
 use blockd::reset::board::State;
 use blockd::reset::request::{Assurance, Logical, Marker, Method, Physical};
 use blockd::service::error::failure;
-use serde_json::{json, Value};
+use blockd::service::json;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
@@ -63,7 +64,7 @@ pub fn run(
         Reset::Cancel => {
             reset.cancel().map_err(|s| failure(&s))?;
             output.result(
-                || json!({"asked": true}),
+                || serde_json::json!({"asked": true}),
                 || "asked; `blockctl reset status` shows when it has stopped\n".to_owned(),
             );
             Ok(())
