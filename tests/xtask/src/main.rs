@@ -1,5 +1,6 @@
 //! `cargo xtask …`: the project's own tasks.
 
+mod bench;
 mod binaries;
 mod card;
 mod check_rc;
@@ -51,6 +52,14 @@ enum Task {
         #[arg(long, conflicts_with = "quick")]
         guest: bool,
     },
+    /// Measure: `erase` is the chunk table of a 22 GiB secure erase, in virtual time
+    Bench {
+        /// erase
+        what: String,
+        /// Print one line of JSON at the end instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// Check init .rc files as AOSP's init would
     CheckRc {
         /// The files; those of rc/ if none is named
@@ -87,6 +96,10 @@ fn run(task: Task) -> Result<()> {
         Task::Setup => vm::setup::all().map(drop),
         Task::Demo { json } => demo::run(json),
         Task::Test { quick, guest } => test::run(!guest, !quick),
+        Task::Bench { what, json } => match what.as_str() {
+            "erase" => bench::erase::run(json),
+            other => anyhow::bail!("there is no bench `{other}`; there is: erase"),
+        },
         Task::CheckRc { files } => check_rc::run(&files),
         Task::Guest {
             scenario,

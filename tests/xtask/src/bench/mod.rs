@@ -1,0 +1,3 @@
+//! `bench`: figures, measured side by side in one run.
+
+pub mod erase;
