@@ -6,5 +6,6 @@
 pub mod init;
 pub mod rc;
 pub mod scenario;
+pub mod stacks;
 pub mod sys;
 pub mod trace;

@@ -60,7 +60,7 @@ pub fn integration_test() -> Result<PathBuf> {
         "--no-run",
     ]);
     build.arg("--message-format=json-render-diagnostics");
-    let messages = process::text(&mut build)?;
+    let messages = process::capture(&mut build)?;
     let executable = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -32,6 +32,20 @@ pub fn text(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output(command)?).into_owned())
 }
 
+/// Runs a program to its end; its messages go to the terminal. Returns its standard output.
+pub fn capture(command: &mut Command) -> Result<String> {
+    let text = describe(command);
+    let result = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run `{text}`"))?;
+    if !result.status.success() {
+        bail!("`{text}` failed ({})", result.status);
+    }
+    Ok(String::from_utf8_lossy(&result.stdout).into_owned())
+}
+
 /// Runs a program to its end; its messages go to the terminal.
 pub fn run(command: &mut Command) -> Result<()> {
     let text = describe(command);

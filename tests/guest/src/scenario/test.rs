@@ -3,15 +3,21 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use serde_json::{json, Value};
 
 use super::Port;
+use crate::stacks;
 
 const PROGRAM: &str = "/system/bin/it";
 /// The real APEX files, if the host had them.
 const APEX_FILES: &str = "/apex-files";
+/// A case that takes longer hangs.
+const SILENCE: Duration = Duration::from_secs(150);
 /// `blockd.require=all` on the kernel's command line: nothing may be skipped.
 const REQUIRE: &str = "blockd.require=";
 
@@ -36,9 +42,24 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()
         .context(PROGRAM)?;
-    let lines = BufReader::new(tests.stdout.take().context("no standard output")?).lines();
-    for line in lines {
-        let line = line?;
+    let output = BufReader::new(tests.stdout.take().context("no standard output")?);
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        output
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|l| sender.send(l))
+    });
+    loop {
+        let line = match receiver.recv_timeout(SILENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                stacks::all().iter().for_each(|line| println!("{line}"));
+                tests.kill()?;
+                bail!("the tests have said nothing for {} s", SILENCE.as_secs());
+            }
+        };
         match serde_json::from_str::<Value>(&line) {
             Ok(value) => port.send(&json!({ "it": value }))?,
             // What a case prints by itself belongs to the console.

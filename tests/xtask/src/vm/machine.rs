@@ -293,6 +293,8 @@ impl Machine {
             });
             add("-device", device.to_string());
         }
+        // Not even a killed xtask leaves it behind.
+        add("-run-with", "exit-with-parent=on".into());
         words.push("-no-reboot".into());
         words.push("-no-user-config".into());
         words
