@@ -3,9 +3,9 @@
 //! runs the reset once more. What must hold: either nothing was touched and there is no marker, or
 //! the marker is there and the next run completes; the neighbours never change.
 
-use super::layout::{plain_fields, GROUP};
+use super::layout::{self, plain_fields, GROUP};
 use crate::case::{Case, Outcome};
-use blockd::device::{Access, Block, DirectBuffer, Mmc, Storage, Sysfs};
+use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
 use blockd::reset::marker::{parse, Found, SECTOR};
 use blockd::reset::request::{Marker, Request};
 use blockd::reset::Reset;
@@ -196,16 +196,7 @@ fn cut(
 }
 
 fn message(machine: &Machine) -> Result<Found, String> {
-    let block = machine
-        .open_block("mmcblk0p2", Access::Read)
-        .map_err(|e| e.to_string())?;
-    let mut buffer = DirectBuffer::new(SECTOR);
-    block
-        .read_at(Bytes(0), &mut buffer)
-        .map_err(|e| e.to_string())?;
-    let mut sector = [0; SECTOR];
-    sector.copy_from_slice(&buffer);
-    Ok(parse(&sector))
+    layout::message(machine, "mmcblk0p2").map(|sector| parse(&sector))
 }
 
 /// Every moment to cut: before each command, and halfway into each busy phase.

@@ -1,9 +1,12 @@
 //! The card of the reset cases: every sector holds a pattern, GPT partitions lie side by side.
 
+use blockd::device::{Access, DirectBuffer, Storage};
 use blockd::error::Failure;
+use blockd::reset::marker::SECTOR;
 use blockd::reset::report::Report;
 use blockd::reset::request::Request;
 use blockd::reset::Reset;
+use blockd::units::Bytes;
 use emmc::card::ext_csd::Fields;
 use emmc::card::{Card, Config};
 use emmc::machine::{Machine, Partition};
@@ -123,6 +126,20 @@ pub fn expect_range_erased_exactly(machine: &Machine, start: u64, sectors: u64, 
         assert_eq!(wanted, range.range.sectors, "{what}: {range:?}");
         assert_eq!(range.dirty, 0, "{what}: {range:?}");
     }
+}
+
+/// The first sector of `misc`, a kernel name.
+pub fn message(machine: &Machine, misc: &str) -> Result<[u8; SECTOR], String> {
+    let block = machine
+        .open_block(misc, Access::Read)
+        .map_err(|e| e.to_string())?;
+    let mut buffer = DirectBuffer::new(SECTOR);
+    block
+        .read_at(Bytes(0), &mut buffer)
+        .map_err(|e| e.to_string())?;
+    let mut sector = [0; SECTOR];
+    sector.copy_from_slice(&buffer);
+    Ok(sector)
 }
 
 /// Nothing but reading has happened.

@@ -1,7 +1,7 @@
 //! The restart marker: written before anything is destroyed, withdrawn where nothing was, kept until
 //! `finish`, never taken from somebody else; and pending updates.
 
-use super::layout::{expect_untouched, machine, place, plain, run};
+use super::layout::{self, expect_untouched, machine, place, plain, run};
 use crate::case::{Case, Outcome};
 use blockd::device::{Access, DirectBuffer, Storage};
 use blockd::error::Code;
@@ -53,16 +53,7 @@ fn write(machine: &Machine, offset: u64, data: &[u8]) -> Outcome {
 }
 
 fn message(machine: &Machine) -> Result<[u8; SECTOR], String> {
-    let block = machine
-        .open_block(MISC, Access::Read)
-        .map_err(|e| e.to_string())?;
-    let mut buffer = DirectBuffer::new(SECTOR);
-    block
-        .read_at(Bytes(0), &mut buffer)
-        .map_err(|e| e.to_string())?;
-    let mut sector = [0; SECTOR];
-    sector.copy_from_slice(&buffer);
-    Ok(sector)
+    layout::message(machine, MISC)
 }
 
 fn found(machine: &Machine) -> Result<Found, String> {

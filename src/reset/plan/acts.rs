@@ -1,0 +1,124 @@
+//! A range and a way to erase it, made into acts: how large each is, which commands, how long.
+
+use super::quirks::{inand_kind, INAND_CMD38_ARG};
+use super::refuse::refuse;
+use super::{Act, Card, Choice, Chunk, Way};
+use crate::device::mmc::{Command, Reply};
+use crate::error::{Code, Result};
+use crate::reset::facts::Facts;
+use crate::reset::request::Request;
+use crate::reset::timeout;
+use crate::units::{Bytes, SectorRange, Sectors};
+use std::time::Duration;
+
+/// The largest number of groups in one command sequence, where there is a reason for one.
+pub(super) fn split(
+    request: &Request,
+    facts: &Facts,
+    card: &Card<'_>,
+    choice: &Choice,
+    notes: &mut Vec<String>,
+) -> Result<Option<u64>> {
+    if request.max_chunk != Bytes(0) {
+        let groups = request.max_chunk.0 / card.group.to_bytes().0;
+        if groups == 0 {
+            return Err(refuse(
+                Code::InvalidRequest,
+                format!(
+                    "a chunk of {} is smaller than an erase group",
+                    request.max_chunk
+                ),
+            )
+            .remedy(format!(
+                "use at least {}, or 0 for one command",
+                card.group.to_bytes()
+            )));
+        }
+        return Ok(Some(groups));
+    }
+    let (Some(patience), Way::Commands(arguments)) = (facts.hung_task, choice.middle) else {
+        return Ok(None);
+    };
+    // A process that waits for the disk longer than this makes the kernel panic in mid-erase.
+    let per_group: Duration = arguments
+        .iter()
+        .map(|argument| timeout::specified(card.csd, *argument, 1))
+        .sum();
+    let groups = (patience / 2).as_millis() / per_group.as_millis().max(1);
+    let groups = u64::try_from(groups).unwrap_or(u64::MAX).max(1);
+    notes.push(format!(
+        "kernel.hung_task_panic is on with {} s: each command is kept to {groups} groups, half of \
+         that by the card's own time-outs",
+        patience.as_secs()
+    ));
+    Ok(Some(groups))
+}
+
+/// What is done to `range`, in pieces of at most `split` groups.
+pub(super) fn acts(
+    range: SectorRange,
+    way: Way,
+    card: Option<&Card<'_>>,
+    split: Option<u64>,
+) -> Result<Vec<Act>> {
+    match (way, card) {
+        (Way::Commands(arguments), Some(card)) => {
+            let most = split.map_or(range.length, |groups| {
+                Sectors(groups.saturating_mul(card.group.0))
+            });
+            pieces(range, most)
+                .map(|piece| chunk(piece, arguments, card).map(Act::Commands))
+                .collect()
+        }
+        (Way::Discard(secure), _) => Ok(vec![Act::Discard { range, secure }]),
+        _ => Ok(vec![Act::Overwrite(range)]),
+    }
+}
+
+/// `range` in pieces of at most `most`.
+fn pieces(range: SectorRange, most: Sectors) -> impl Iterator<Item = SectorRange> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let end = Sectors(at.0.saturating_add(most.0)).min(range.end());
+        let piece = SectorRange::between(at, end);
+        at = end;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+fn chunk(range: SectorRange, arguments: &[u32], card: &Card<'_>) -> Result<Chunk> {
+    let addressing = card.csd.addressing();
+    let last = range.end() - Sectors(1);
+    let (Some(first), Some(last)) = (addressing.argument(range.start), addressing.argument(last))
+    else {
+        return Err(refuse(
+            Code::OutOfRange,
+            format!("the range {range} cannot be named to the card in 32 bits"),
+        ));
+    };
+    // Every group that the range touches, whole or not.
+    let groups = last_group(range, card.group) - range.start.0 / card.group.0 + 1;
+    let mut commands = Vec::new();
+    let mut limit = Duration::ZERO;
+    for argument in arguments {
+        if card.quirks.inand {
+            commands.push(Command::switch(INAND_CMD38_ARG, inand_kind(*argument)));
+        }
+        commands.push(Command::new(Command::ERASE_GROUP_START, first, Reply::R1));
+        commands.push(Command::new(Command::ERASE_GROUP_END, last, Reply::R1));
+        let mut erase = Command::new(Command::ERASE, *argument, Reply::R1b);
+        let busy = timeout::limit(card.csd, *argument, groups);
+        erase.timeout = Some(busy);
+        commands.push(erase);
+        limit += busy;
+    }
+    Ok(Chunk {
+        range,
+        commands,
+        limit,
+    })
+}
+
+fn last_group(range: SectorRange, group: Sectors) -> u64 {
+    (range.end().0 - 1) / group.0
+}
