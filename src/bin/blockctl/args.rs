@@ -82,7 +82,7 @@ pub enum Reset {
     Plan(ResetArguments),
     /// Erase, verify and report
     #[command(
-        after_help = "Examples:\n  blockctl reset run userdata\n  blockctl --json reset run --yes --marker none userdata\n  blockctl reset run --dry-run --min-assurance purge userdata"
+        after_help = "Examples:\n  blockctl reset run userdata\n  blockctl reset run --html certificate.html userdata\n  blockctl --json reset run --yes --marker none userdata\n  blockctl reset run --dry-run --min-assurance purge userdata"
     )]
     Run {
         /// The same as for `plan`.
@@ -94,13 +94,23 @@ pub enum Reset {
         /// Do not ask
         #[arg(short, long)]
         yes: bool,
+        /// Write the report as a page to be filed, too: an HTML file that is not there yet, or -
+        #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+        html: Option<PathBuf>,
     },
     /// Show where the current or last reset stands
     Status,
     /// Stop a running reset between two commands
     Cancel,
     /// Show the report of the last reset that succeeded
-    Report,
+    #[command(
+        after_help = "Examples:\n  blockctl reset report\n  blockctl reset report --html certificate.html"
+    )]
+    Report {
+        /// Write it as a page to be filed, too: an HTML file that is not there yet, or -
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
     /// Remove the restart marker, after formatting
     Finish {
         /// Where the marker lies: misc, or a file

@@ -2,6 +2,7 @@
 
 mod args;
 mod card;
+mod certificate;
 mod image;
 mod output;
 mod progress;

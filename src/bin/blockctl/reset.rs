@@ -1,6 +1,7 @@
 //! `blockctl reset`.
 
 use crate::args::{Cli, Reset, ResetArguments};
+use crate::certificate::place::Place;
 use crate::output::Output;
 use crate::progress;
 use blockd::aidl;
@@ -13,6 +14,7 @@ use blockd::service::json;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
+use std::path::Path;
 
 /// Runs one verb.
 pub fn run(
@@ -43,8 +45,14 @@ pub fn run(
         Reset::Run {
             arguments, dry_run, ..
         } if *dry_run => show_plan(&*reset, arguments, output),
-        Reset::Run { arguments, yes, .. } => {
+        Reset::Run {
+            arguments,
+            yes,
+            html,
+            ..
+        } => {
             let request = request(arguments)?;
+            let certificate = certificate(html.as_deref(), output)?;
             if !yes {
                 let plan = reset.plan(&request).map_err(|s| failure(&s))?;
                 confirm(&plan)?;
@@ -53,7 +61,9 @@ pub fn run(
             let report = reset.run(&request, shown.as_ref().map(|(receiver, _)| receiver));
             drop(shown);
             let report = report.map_err(|s| failure(&s))?;
-            output.result(|| json::report(&report), || report_text(&report));
+            if certify(certificate, &report)? {
+                output.result(|| json::report(&report), || report_text(&report));
+            }
             Ok(())
         }
         Reset::Status => {
@@ -69,17 +79,24 @@ pub fn run(
             );
             Ok(())
         }
-        Reset::Report => {
-            let report = reset.lastReport().map_err(|s| failure(&s))?;
-            output.data(
-                || report.as_ref().map_or(Value::Null, json::report),
-                || {
-                    report.as_ref().map_or_else(
-                        || "no reset has succeeded since the service started\n".to_owned(),
-                        report_text,
+        Reset::Report { html } => {
+            let certificate = certificate(html.as_deref(), output)?;
+            match reset.lastReport().map_err(|s| failure(&s))? {
+                Some(report) => {
+                    if certify(certificate, &report)? {
+                        output.data(|| json::report(&report), || report_text(&report));
+                    }
+                }
+                None if certificate.is_some() => {
+                    return Err(Failure::new(
+                        Code::InvalidRequest,
+                        "certificate",
+                        format!("nothing to certify: {NO_REPORT}"),
                     )
-                },
-            );
+                    .remedy("reports outlive the service where it was started with --state DIR"))
+                }
+                None => output.data(|| Value::Null, || format!("{NO_REPORT}\n")),
+            }
             Ok(())
         }
         Reset::Finish { marker, token } => {
@@ -90,6 +107,29 @@ pub fn run(
             reset.finish(token, file.as_ref()).map_err(|s| failure(&s))
         }
     }
+}
+
+const NO_REPORT: &str = "no reset has succeeded since the service started, and no report was kept";
+
+/// The place that `--html` names.
+fn certificate(path: Option<&Path>, output: &Output) -> Result<Option<Place>> {
+    path.map(|path| Place::new(path, output.is_json()))
+        .transpose()
+}
+
+/// Writes the certificate where one was asked for. True where stdout is left for the report.
+fn certify(place: Option<Place>, report: &aidl::ResetReport::ResetReport) -> Result<bool> {
+    let Some(place) = place else {
+        return Ok(true);
+    };
+    let is_stdout = matches!(place, Place::Stdout);
+    if let Err(mut failure) = place.write(report) {
+        // The reset itself succeeded, and this may be the only copy of what it did.
+        eprint!("{}", report_text(report));
+        failure.message = format!("the reset is done, but {}", failure.message);
+        return Err(failure);
+    }
+    Ok(!is_stdout)
 }
 
 fn show_plan(
@@ -163,7 +203,8 @@ fn confirm(plan: &aidl::ResetPlan::ResetPlan) -> Result<()> {
     ))
 }
 
-fn bytes(number: i64) -> String {
+/// `64 MiB (67108864 bytes)`.
+pub fn bytes(number: i64) -> String {
     let number = u64::try_from(number).unwrap_or(0);
     let exact = blockd::units::Bytes(number).to_string();
     if exact.ends_with(" B") {
