@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// What a person adds with a pen.
 const BY_HAND: [&str; 5] = [
-    "Device (maker, model)",
+    "Device model",
     "Device serial number",
     "Operator",
     "Place and date",
@@ -105,7 +105,7 @@ fn verdict(html: &mut Html, report: &ResetReport) {
             html.element("strong", "", &words::assurance(report.assurance.0).0);
             html.text(". Claimed by the device: ");
             html.element("strong", "", &words::physical(report.physical.0).0);
-            html.text(". What these words mean stands below.");
+            html.text(". These words are explained below.");
         });
         if report.formatNeeded {
             html.element(
@@ -220,6 +220,11 @@ fn worth(html: &mut Html, report: &ResetReport) {
         "",
         rows.map(|(name, (word, sentence))| (name, format!("{word}. {sentence}"))),
     );
+    html.element(
+        "p",
+        "small",
+        "All of it together: the partition, or the part of one, that is worth least decides.",
+    );
     if !report.plan.notes.is_empty() {
         html.element("h3", "", "Know that");
         html.list(report.plan.notes.iter().map(String::as_str));
@@ -284,8 +289,8 @@ fn commands(html: &mut Html, report: &ResetReport) {
         "p",
         "small",
         "Answers are R1 words with the names of JEDEC JESD84. Those of CMD6 and CMD38 are what the \
-         kernel left of them: since Linux 5.15.138 the sum of its own status polls, whose state \
-         means nothing.",
+         kernel left of them: since Linux 5.15.138 the bits of all its status polls together, whose \
+         state means nothing.",
     );
 }
 
@@ -329,11 +334,13 @@ fn times(html: &mut Html, report: &ResetReport) {
         }
     }
     html.element("h2", "", "Time per step");
-    html.table(
-        &[("Step", ""), ("Times", "number"), ("Duration", "number")],
-        sums.iter()
-            .map(|(name, count, sum)| [(*name).to_owned(), count.to_string(), seconds(*sum)]),
-    );
+    html.within("section", "narrow", |html| {
+        html.table(
+            &[("Step", ""), ("Times", "number"), ("Duration", "number")],
+            sums.iter()
+                .map(|(name, count, sum)| [(*name).to_owned(), count.to_string(), seconds(*sum)]),
+        );
+    });
 }
 
 fn by_hand(html: &mut Html) {

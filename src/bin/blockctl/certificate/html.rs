@@ -59,7 +59,11 @@ impl Html {
     fn close(&mut self, tag: &str) {
         self.0.push_str("</");
         self.0.push_str(tag);
-        self.0.push_str(">\n");
+        self.0.push('>');
+        // Inside a line a line's end would be a blank.
+        if tag != "strong" {
+            self.0.push('\n');
+        }
     }
 
     /// A text. Control characters, and those that turn the direction of writing around so that a
