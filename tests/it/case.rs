@@ -25,6 +25,11 @@ impl Case {
         }
     }
 
+    /// True where `part` occurs in its name.
+    pub fn is_named(&self, part: &str) -> bool {
+        self.name.contains(part)
+    }
+
     /// The same, only where `needs` are met.
     pub fn needs(mut self, needs: &[Need]) -> Case {
         self.needs.extend_from_slice(needs);

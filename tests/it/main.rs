@@ -2,7 +2,7 @@
 //!
 //! What a case needs is probed before the run; a case whose needs are not met is listed as ignored
 //! with the reason as its kind. `BLOCKD_REQUIRE=all` turns every such case into a failure. With
-//! `--guest` the results are JSON lines on stdout, with a summary at the end.
+//! `--guest [PART-OF-A-NAME]` the results are JSON lines on stdout, with a summary at the end.
 
 // Built by Cargo alone, with the Rust that README.md names; only the product keeps to 1.75.
 #![allow(clippy::incompatible_msrv)]
@@ -12,6 +12,7 @@ mod images;
 mod in_guest;
 mod layers;
 mod needs;
+mod report;
 mod reset;
 mod served;
 mod service;
@@ -36,9 +37,13 @@ fn main() {
         cases.push(image_case(name, *run).needs(&[Need::Root, Need::Loop, Need::ApexFiles]));
     }
     cases.extend(service::cases());
+    cases.extend(report::cases());
     cases.extend(soong::cases(&needs));
     cases.extend(in_guest::cases());
     if guest {
+        if let Some(part) = arguments.get(1) {
+            cases.retain(|case| case.is_named(part));
+        }
         case::run_in_guest(&needs, cases);
     } else {
         case::run_on_host(&needs, &arguments, cases);

@@ -51,6 +51,9 @@ enum Task {
         /// Those in the guest only
         #[arg(long, conflicts_with = "quick")]
         guest: bool,
+        /// In the guest, those that have this in their name
+        #[arg(long, value_name = "PART")]
+        only: Option<String>,
     },
     /// Measure: `erase` is the chunk table of a 22 GiB secure erase, in virtual time
     Bench {
@@ -95,7 +98,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => vm::setup::all().map(drop),
         Task::Demo { json } => demo::run(json),
-        Task::Test { quick, guest } => test::run(!guest, !quick),
+        Task::Test { quick, guest, only } => test::run(!guest, !quick, only.as_deref()),
         Task::Bench { what, json } => match what.as_str() {
             "erase" => bench::erase::run(json),
             other => anyhow::bail!("there is no bench `{other}`; there is: erase"),

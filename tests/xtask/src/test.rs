@@ -38,7 +38,7 @@ impl Count {
 ///
 /// # Errors
 /// A case failed, or a run broke.
-pub fn run(host: bool, guest: bool) -> Result<()> {
+pub fn run(host: bool, guest: bool, only: Option<&str>) -> Result<()> {
     let mut total = Count::default();
     if host {
         let begin = Instant::now();
@@ -48,7 +48,7 @@ pub fn run(host: bool, guest: bool) -> Result<()> {
     if guest {
         let begin = Instant::now();
         match setup::all() {
-            Ok(equipment) => total.add(in_guest(&equipment)?),
+            Ok(equipment) => total.add(in_guest(&equipment, only)?),
             Err(e) if env::var("BLOCKD_REQUIRE").is_ok_and(|v| v == "all") => return Err(e),
             Err(e) => {
                 println!("guest ... ignored, {e:#}");
@@ -111,7 +111,7 @@ fn summary_line(text: &str) -> Option<Count> {
     })
 }
 
-fn in_guest(equipment: &setup::Equipment) -> Result<Count> {
+fn in_guest(equipment: &setup::Equipment, only: Option<&str>) -> Result<Count> {
     let program = binaries::integration_test()?;
     binaries::check_static(&program)?;
     let prepare = |machine: &mut Machine| {
@@ -119,6 +119,9 @@ fn in_guest(equipment: &setup::Equipment) -> Result<Count> {
         machine.tree.program("system/bin/it", &program)?;
         if let Ok(require) = env::var("BLOCKD_REQUIRE") {
             machine.parameters.push(format!("blockd.require={require}"));
+        }
+        if let Some(part) = only {
+            machine.parameters.push(format!("blockd.only={part}"));
         }
         add_apex_files(machine)
     };

@@ -17,21 +17,27 @@ const PROGRAM: &str = "/system/bin/it";
 /// The real APEX files, if the host had them.
 const APEX_FILES: &str = "/apex-files";
 /// A case that takes longer hangs.
-const SILENCE: Duration = Duration::from_secs(150);
-/// `blockd.require=all` on the kernel's command line: nothing may be skipped.
+const SILENCE: Duration = Duration::from_secs(300);
+/// On the kernel's command line: run the cases that have this in their name.
+const ONLY: &str = "blockd.only=";
+/// On the kernel's command line: `all` means that nothing may be skipped.
 const REQUIRE: &str = "blockd.require=";
 
 pub(super) fn run(port: &mut Port) -> Result<()> {
     let command_line = std::fs::read_to_string("/proc/cmdline")?;
-    let require = command_line
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix(REQUIRE));
+    let word = |key| {
+        let mut words = command_line.split_whitespace();
+        words.find_map(|word| word.strip_prefix(key))
+    };
     let mut command = Command::new(PROGRAM);
     command
         .arg("--guest")
         .env("TMPDIR", "/tmp")
         .env("RUST_BACKTRACE", "1");
-    if let Some(require) = require {
+    if let Some(part) = word(ONLY) {
+        command.arg(part);
+    }
+    if let Some(require) = word(REQUIRE) {
         command.env("BLOCKD_REQUIRE", require);
     }
     if Path::new(APEX_FILES).exists() {
