@@ -251,7 +251,12 @@ impl Machine {
             add("-accel", "tcg,thread=multi".into());
         }
         // The emulated SHA instructions make reading images back three times as fast.
-        add("-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+sha-ni".into());
+        // RDRAND, with random.trust_cpu: a guest without devices finds no entropy by itself, and
+        // whoever waits for /dev/random (getrandom does, for session ids) waits for ever.
+        add(
+            "-cpu",
+            "qemu64,+ssse3,+sse4.1,+sse4.2,+sha-ni,+rdrand".into(),
+        );
         add("-smp", "2".into());
         add("-m", MEMORY_MIB.to_string());
         // The card reaches the guest's memory through this file.
@@ -267,7 +272,7 @@ impl Machine {
         add("-kernel", self.kernel.image.display().to_string());
         add("-initrd", initrd.display().to_string());
         // Warnings appear on the console, ordinary messages do not.
-        let fixed = "console=ttyS0 panic=-1 loglevel=5";
+        let fixed = "console=ttyS0 panic=-1 loglevel=5 random.trust_cpu=on";
         add("-append", format!("{fixed} {}", self.parameters.join(" ")));
         add("-device", "virtio-serial-pci".into());
         add(
