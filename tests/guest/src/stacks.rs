@@ -18,6 +18,11 @@ pub fn all() -> Vec<String> {
         if !is_user {
             continue;
         }
+        // Where the program lies, so that its addresses can be looked up.
+        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+        if let Some(first) = maps.lines().next() {
+            lines.push(format!("{} {first}", process.display()));
+        }
         for thread in numbers(&process.join("task")) {
             let thread = process.join("task").join(thread.to_string());
             let read = |name: &str| fs::read_to_string(thread.join(name)).unwrap_or_default();
