@@ -13,7 +13,7 @@ use crate::{paths, process};
 /// Number of files.
 pub const COUNT: usize = 40;
 /// Raised whenever what [`disk`] makes changes.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const MIB: u64 = 1 << 20;
 /// Room of the file system beside the files.
 const SPARE_MIB: u64 = 64;
@@ -23,6 +23,8 @@ const SPARE_MIB: u64 = 64;
 pub struct Disk {
     /// A raw ext4 image.
     pub path: PathBuf,
+    /// The directory of the files themselves.
+    pub files: PathBuf,
     /// For every file: name, payload's offset and length (bytes), SHA-256.
     pub list: Value,
 }
@@ -49,6 +51,7 @@ pub fn disk() -> Result<Disk> {
     let list = fs::read(directory.join("list.json"))?;
     Ok(Disk {
         path: directory.join("disk.img"),
+        files: directory.join("files"),
         list: serde_json::from_slice(&list)?,
     })
 }
@@ -90,7 +93,6 @@ fn make(directory: &Path) -> Result<()> {
         "-d",
     ]);
     process::output(mke2fs.arg(&files).arg(&image).arg(size))?;
-    fs::remove_dir_all(&files)?;
     Ok(())
 }
 

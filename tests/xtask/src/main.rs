@@ -42,6 +42,9 @@ enum Task {
         /// Print one line of JSON at the end instead of a table
         #[arg(long)]
         json: bool,
+        /// Without a guest: over a Unix socket, on the card model, on this machine's loop devices
+        #[arg(long)]
+        in_process: bool,
     },
     /// Run the tests on this machine and in the guest
     Test {
@@ -97,7 +100,7 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => vm::setup::all().map(drop),
-        Task::Demo { json } => demo::run(json),
+        Task::Demo { json, in_process } => demo::run(json, in_process),
         Task::Test { quick, guest, only } => test::run(!guest, !quick, only.as_deref()),
         Task::Bench { what, json } => match what.as_str() {
             "erase" => bench::erase::run(json),

@@ -163,9 +163,39 @@ fn value<'a>(result: &'a Value, path: &str) -> &'a Value {
     result.pointer(path).unwrap_or(&Value::Null)
 }
 
+/// What only the guest can measure: it has a kernel to trace, and a clock of its own.
+const GUEST_ONLY: &[&str] = &[
+    "/kernel_blksecdiscard/cmd38",
+    "/images/queue_freezes",
+    "/images/grace_period_waits",
+    "/images/classic_milliseconds",
+];
+
+/// The rows that a result can have.
+fn rows(result: &Value) -> impl Iterator<Item = Row> + '_ {
+    let in_guest = result["transport"] == "binder";
+    let without_images = !in_guest && result["images"].is_null();
+    ROWS.iter()
+        .filter_map(move |&(path, target, what)| match path {
+            _ if in_guest => Some((path, target, what)),
+            _ if GUEST_ONLY.contains(&path) => None,
+            _ if without_images && path.starts_with("/images/") => None,
+            // This machine's clock sees whatever else runs on it.
+            "/images/milliseconds" => Some((path, Measured, what)),
+            _ => Some((path, target, what)),
+        })
+}
+
+/// What a result cannot say.
+pub fn not_measured(result: &Value) -> Vec<&'static str> {
+    let measured: Vec<_> = rows(result).map(|(path, _, _)| path).collect();
+    let all = ROWS.iter().map(|(path, _, _)| *path);
+    all.filter(|path| !measured.contains(path)).collect()
+}
+
 /// The rows whose value is not as it must be.
 pub fn missed(result: &Value) -> Vec<String> {
-    ROWS.iter()
+    rows(result)
         .filter(|(path, target, _)| !target.holds(value(result, path)))
         .map(|(path, target, what)| {
             format!(
@@ -179,7 +209,7 @@ pub fn missed(result: &Value) -> Vec<String> {
 
 /// One line for each value.
 pub fn text(result: &Value) -> String {
-    let line = |(path, target, what): &Row| {
+    let line = |(path, target, what): Row| {
         let value = value(result, path);
         let mark = if target.holds(value) {
             "ok    "
@@ -191,7 +221,7 @@ pub fn text(result: &Value) -> String {
             value.to_string().trim_matches('"')
         )
     };
-    ROWS.iter().map(line).collect()
+    rows(result).map(line).collect()
 }
 
 #[cfg(test)]
@@ -206,9 +236,14 @@ mod tests {
 
     #[test]
     fn every_row_can_be_missed() {
-        assert_eq!(missed(&json!({})).len(), ROWS.len());
-        let result = json!({"reset": {"cmd38": 2}});
+        let empty = json!({"transport": "binder"});
+        assert_eq!(missed(&empty).len(), ROWS.len());
+        assert!(not_measured(&empty).is_empty());
+        let result = json!({"transport": "binder", "reset": {"cmd38": 2}});
         assert!(missed(&result)[0].starts_with("/reset/cmd38 is 2, not 1"));
+        let unix = json!({"transport": "unix", "images": {}});
+        assert_eq!(missed(&unix).len(), ROWS.len() - GUEST_ONLY.len());
+        assert_eq!(not_measured(&unix), GUEST_ONLY);
         assert!(text(&result).starts_with("MISSED            2  erase commands"));
     }
 }
