@@ -27,7 +27,7 @@ use plan::{Plan, TargetPlan};
 use report::{Report, TargetReport};
 use request::{Logical, MarkerFile, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use step::Step;
 
@@ -41,7 +41,6 @@ pub struct Reset {
     running: Mutex<()>,
     cancel: AtomicBool,
     board: Board,
-    last: Mutex<Option<Report>>,
 }
 
 /// Told about progress, on a thread of its own.
@@ -55,7 +54,6 @@ impl Reset {
             running: Mutex::new(()),
             cancel: AtomicBool::new(false),
             board: Board::new(),
-            last: Mutex::new(None),
         }
     }
 
@@ -101,9 +99,6 @@ impl Reset {
         let result = self.execute(request);
         let text = result.as_ref().err().map(Failure::to_string);
         self.board.end(text.as_deref());
-        if let Ok(report) = &result {
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.clone());
-        }
         result
     }
 
@@ -285,14 +280,6 @@ impl Reset {
     /// Asks the run at work to stop at the next border between commands.
     pub fn cancel(&self) {
         self.cancel.store(true, Ordering::Relaxed);
-    }
-
-    /// The report of the last run that succeeded.
-    pub fn last_report(&self) -> Option<Report> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
     }
 }
 
