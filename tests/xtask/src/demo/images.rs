@@ -88,6 +88,7 @@ pub fn result(lines: &[Value]) -> Result<Value> {
         "verified": warm[0]["verified"],
         "queue_freezes": total("freezes")?,
         "grace_period_waits": warm.iter().map(waits).sum::<u64>(),
+        "clock": "the guest's, 2 ns an instruction",
         "milliseconds": millis(*median),
         "milliseconds_best": millis(micros[0]),
         "milliseconds_cold": millis(number(cold, "micros")?),

@@ -147,6 +147,7 @@ fn attach(client: &Client) -> Result<Value> {
         "attached": numbers.len(),
         "verified": verified,
         "queue_freezes": null,
+        "clock": "this machine's",
         "milliseconds": warm.as_secs_f64() * 1000.0,
         "milliseconds_cold": cold.as_secs_f64() * 1000.0,
         "classic_milliseconds": null,

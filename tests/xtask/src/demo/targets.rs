@@ -121,7 +121,7 @@ const ROWS: &[Row] = &[
     (
         "/images/milliseconds",
         AtMost(25.0),
-        "ms for all, devices made ahead (median)",
+        "ms for all, devices made ahead (median, by the clock that JSON names)",
     ),
     (
         "/images/milliseconds_cold",
