@@ -153,6 +153,8 @@ fn unsafe_places() -> Outcome {
         }
         for (number, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or_default();
+            // A word of the erase certificate's Content-Security-Policy.
+            let code = code.replace("'unsafe-inline'", "");
             let says = code
                 .split(|c: char| !c.is_alphanumeric() && c != '_')
                 .any(|word| word == "unsafe");
