@@ -91,5 +91,8 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
         format!("cannot write the certificate {shown}"),
     );
     failure.errno = errno;
-    failure.remedy("`blockctl reset report --html FILE` writes that of the last reset elsewhere")
+    failure.remedy(
+        "name a file in a folder that can be written; after a reset `blockctl reset report --html \
+         FILE` makes its certificate again",
+    )
 }
