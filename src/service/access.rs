@@ -2,7 +2,6 @@
 
 use crate::service::ipc::{self, BinderResult, Caller};
 use std::fmt;
-use std::path::Path;
 
 /// One interface: its name and who may call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +81,7 @@ impl Gate {
             interface,
             more_uids: more_uids.to_vec(),
             more_domains: more_domains.to_vec(),
-            selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+            selinux: has_selinux(),
         }
     }
 
@@ -139,6 +138,14 @@ impl Gate {
             None => Ok(()),
         }
     }
+}
+
+/// Only a file that is not there means "no SELinux"; one that may not be looked at means the opposite.
+fn has_selinux() -> bool {
+    !matches!(
+        std::fs::metadata("/sys/fs/selinux/enforce"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound
+    )
 }
 
 /// The type of a context `user:role:type:range`; `None` for an initial context without colons.

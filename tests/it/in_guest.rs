@@ -297,12 +297,24 @@ fn killed() -> Outcome {
     })
 }
 
+fn manager() -> Vec<i32> {
+    pids("/system/bin/rsb_hub", "")
+}
+
 fn late_manager() -> Outcome {
-    let manager = pids("/system/bin/rsb_hub", "");
-    let [pid] = manager[..] else {
-        return Err(format!("the service manager runs {} times", manager.len()));
-    };
-    kill(pid)?;
+    // init starts what ran for a while anew at once, and what it has just started after 5 s: killed
+    // twice, the manager is away long enough to be waited for.
+    let mut last = Vec::new();
+    for _ in 0..2 {
+        wait_for("the service manager", || {
+            let now = manager();
+            now.len() == 1 && now != last
+        })?;
+        last = manager();
+        for pid in &last {
+            kill(*pid)?;
+        }
+    }
     let log = Path::new("/tmp/late.log");
     let mut child = Command::new(BLOCKD)
         .args(["--serve", "binder", "--interfaces", "images"])

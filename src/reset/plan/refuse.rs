@@ -132,6 +132,14 @@ pub(super) fn check_update(request: &Request, facts: &Facts) -> Result<()> {
             .remedy("let the system boot and finish the merge, or cancel the update, then reset"))
         }
         Fact::Unknown { .. } if request.merges_done => Ok(()),
+        Fact::Unknown {
+            reason,
+            errno: Some(errno @ (Errno::EPERM | Errno::EACCES)),
+        } => Err(refuse(Code::Permission, reason.clone())
+            .errno(*errno)
+            .remedy(
+                "run as root with CAP_SYS_RAWIO, in a domain that may read misc and use the card",
+            )),
         Fact::Unknown { reason, errno } => {
             let mut failure = refuse(
                 Code::UpdatePending,

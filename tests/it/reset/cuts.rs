@@ -5,6 +5,7 @@
 
 use super::layout::{self, plain_fields, GROUP};
 use crate::case::{Case, Outcome};
+use crate::needs::Need;
 use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
 use blockd::reset::marker::{parse, Found, SECTOR};
 use blockd::reset::request::{Marker, Request};
@@ -19,11 +20,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The cases.
+/// The cases. Pure computation: minutes on the guest's emulated processor, and nothing that it could
+/// add.
 pub fn cases() -> Vec<Case> {
     vec![
-        Case::new("reset::cuts_at_every_command_and_in_every_operation", all),
-        Case::new("reset::a_late_marker_fails_the_cut_suite", late_marker),
+        Case::new("reset::cuts_at_every_command_and_in_every_operation", all).needs(&[Need::Host]),
+        Case::new("reset::a_late_marker_fails_the_cut_suite", late_marker).needs(&[Need::Host]),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 use super::layout::{expect_erased_exactly, machine, place, plain, plain_fields, run, GROUP};
 use crate::case::{Case, Outcome};
+use crate::needs::Need;
 use blockd::reset::request::{Assurance, Method, Physical, Request};
 use blockd::units::Bytes;
 use emmc::card::ext_csd::Fields;
@@ -22,7 +23,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::chunks_are_kept_to_their_size", chunks),
         Case::new("reset::a_panicking_kernel_is_not_kept_waiting", hung_task),
         Case::new("reset::quirks_are_the_kernel_s", quirks),
-        Case::new("reset::random_ranges_are_erased_exactly", random),
+        Case::new("reset::random_ranges_are_erased_exactly", random).needs(&[Need::Host]),
     ]
 }
 
