@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::fcntl::{open, OFlag};
 use nix::sys::stat::Mode;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -94,12 +94,20 @@ impl Block for Node {
     }
 
     fn size(&self) -> Result<Bytes, Errno> {
-        uapi::block::size(self.0.as_fd()).map(Bytes)
+        size_of(self.0.as_fd())
     }
 
     fn logical_block_size(&self) -> Result<u32, Errno> {
         uapi::block::logical_block_size(self.0.as_fd())
     }
+}
+
+/// BLKGETSIZE64 of a descriptor that a client passed.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn size_of(fd: BorrowedFd<'_>) -> Result<Bytes, Errno> {
+    uapi::block::size(fd).map(Bytes)
 }
 
 /// The errno inside a standard library error; a short read or write is EIO.

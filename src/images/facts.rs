@@ -1,9 +1,8 @@
 //! What is known of a client's file before anything is decided.
 
 use super::Step;
-use crate::device::block::errno;
+use crate::device::block::{errno, size_of};
 use crate::error::{Code, Result};
-use crate::uapi;
 use crate::units::Bytes;
 use nix::errno::Errno;
 use nix::fcntl::{fcntl, FcntlArg, OFlag};
@@ -93,7 +92,7 @@ impl FileFacts {
         };
         match kind {
             FileKind::Block if readable => {
-                facts.size = uapi::block::size(file.as_fd()).map(Bytes).map_err(failed)?;
+                facts.size = size_of(file.as_fd()).map_err(failed)?;
             }
             FileKind::Regular if readable => {
                 let fs = fstatfs(file.as_fd()).map_err(failed)?.filesystem_type();
