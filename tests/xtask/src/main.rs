@@ -81,6 +81,9 @@ enum Task {
         /// With a card: its log per phase goes to stdout too
         #[arg(long)]
         card: bool,
+        /// Boot with SELinux and this binary policy (tests/sepolicy/build makes one)
+        #[arg(long, value_name = "FILE")]
+        policy: Option<PathBuf>,
         /// More kernel parameters
         #[arg(long, value_name = "PARAMETERS")]
         append: Vec<String>,
@@ -111,15 +114,20 @@ fn run(task: Task) -> Result<()> {
             scenario,
             recovery,
             card,
+            policy,
             append,
         } => {
             let equipment = vm::setup::all()?;
             let show = |line: &Value| println!("{line}");
+            let prepare = |machine: &mut Machine| {
+                machine.timeout = SCENARIO_TIMEOUT;
+                if let Some(policy) = &policy {
+                    machine.set_policy(policy)?;
+                }
+                machine.parameters.extend(append);
+                Ok(())
+            };
             if card {
-                let prepare = |machine: &mut Machine| {
-                    machine.parameters.extend(append);
-                    Ok(())
-                };
                 let findings = demo::reset::boot(&equipment, &scenario, prepare, show)?;
                 for (name, phase) in &findings.phases {
                     let counters = serde_json::to_value(&phase.log.counters)?;
@@ -134,8 +142,7 @@ fn run(task: Task) -> Result<()> {
                 vm::Mode::System
             };
             let mut machine = Machine::new(&equipment, &scenario, mode)?;
-            machine.timeout = SCENARIO_TIMEOUT;
-            machine.parameters.extend(append);
+            prepare(&mut machine)?;
             let outcome = machine.run(|event| {
                 if let Event::Line(line) = event {
                     show(line);

@@ -128,6 +128,13 @@ impl Machine {
         })
     }
 
+    /// Boots with SELinux and this binary policy; init loads it before anything else.
+    pub fn set_policy(&mut self, policy: &Path) -> Result<()> {
+        self.tree.file("sepolicy", policy)?;
+        self.parameters.push("security=selinux".to_owned());
+        Ok(())
+    }
+
     /// Runs the guest to its end and tells `listener` what it says.
     ///
     /// # Errors
