@@ -47,8 +47,6 @@ fn in_guest(equipment: &Equipment) -> Result<Value> {
     eprintln!("  the guest ran {:.1} s", findings.seconds);
     eprintln!("booting the system with slow queue freezes; attaching 40 APEX files");
     let (lines, seconds) = images::boot(equipment)?;
-    let log: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(crate::paths::target().join("vm/run/images/lines.json"), log)?;
     eprintln!("  the guest ran {seconds:.1} s");
     let result = json!({
         "transport": "binder",

@@ -69,7 +69,7 @@ pub enum Event<'a> {
 /// What a good run brought.
 #[derive(Debug)]
 pub struct Outcome {
-    /// All lines of the guest but marks and summary.
+    /// All lines of the guest but marks and summary; also in the file lines.json of the run.
     pub lines: Vec<Value>,
     /// From QEMU's start to its end.
     pub elapsed: Duration,
@@ -141,8 +141,7 @@ impl Machine {
     /// No summary or a bad one, an alarm on the console, a time-out; the message has the end of
     /// the console.
     pub fn run(&self, listener: impl FnMut(Event<'_>) -> Result<()>) -> Result<Outcome> {
-        let directory = paths::target().join("vm/run").join(&self.name);
-        fs::create_dir_all(&directory)?;
+        let directory = run_directory(&self.name)?;
         let console = directory.join("console.log");
         fs::write(&console, "")?;
         let result = self.run_in(&directory, &console, listener);
@@ -229,6 +228,10 @@ impl Machine {
             thread::sleep(Duration::from_millis(20));
         }
         let summary = summary.unwrap_or_default();
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        fs::write(directory.join("lines.json"), text)?;
+        // The largest file of the run, and made anew by the next.
+        fs::remove_file(&initrd)?;
         ensure!(
             summary["ok"] == true,
             "scenario failed: {}",
@@ -311,6 +314,24 @@ impl Machine {
         words.push("-no-user-config".into());
         words
     }
+}
+
+/// The directory of a run's console log: one for each process, since two may run at once. Those
+/// of processes that are gone are removed.
+fn run_directory(name: &str) -> Result<PathBuf> {
+    let all = paths::target().join("vm/run");
+    fs::create_dir_all(&all)?;
+    for entry in fs::read_dir(&all)? {
+        let path = entry?.path();
+        let owner = path.extension().map(|pid| Path::new("/proc").join(pid));
+        let is_ours = path.file_stem().is_some_and(|stem| stem == name);
+        if is_ours && owner.is_some_and(|owner| !owner.exists()) {
+            fs::remove_dir_all(&path)?;
+        }
+    }
+    let directory = all.join(format!("{name}.{}", std::process::id()));
+    fs::create_dir_all(&directory)?;
+    Ok(directory)
 }
 
 enum Message {
