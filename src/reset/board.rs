@@ -50,6 +50,8 @@ struct Inner {
     started: Option<Instant>,
     /// Counts changes, so that a reader sees whether there was one.
     changes: u64,
+    /// Counts runs, so that a reader of one does not follow the next.
+    runs: u64,
 }
 
 /// The board.
@@ -72,6 +74,7 @@ impl Board {
                 },
                 started: None,
                 changes: 0,
+                runs: 0,
             }),
             changed: Condvar::new(),
         }
@@ -89,14 +92,16 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// A run begins.
-    pub fn start(&self) {
+    /// A run begins. Returns its number, for [`Board::follow`].
+    pub fn start(&self) -> u64 {
         self.change(|inner| {
+            inner.runs += 1;
             inner.started = Some(Instant::now());
             inner.status.state = State::Running;
             inner.status.step = None;
             inner.status.message.clear();
         });
+        self.lock().runs
     }
 
     /// A step begins.
@@ -138,21 +143,21 @@ impl Board {
         status
     }
 
-    /// Calls `tell` at each change and at least every `period` until the run has ended. The calls
+    /// Calls `tell` at each change and at least every `period` until `run` has ended. The calls
     /// are made without a lock: a reader that blocks delays nobody but itself.
-    pub fn follow(&self, period: Duration, tell: &mut dyn FnMut(&Status)) {
+    pub fn follow(&self, run: u64, period: Duration, tell: &mut dyn FnMut(&Status)) {
         let mut seen = None;
         loop {
-            let status = {
+            let (status, current) = {
                 let inner = self.lock();
                 let (inner, _) = self
                     .changed
                     .wait_timeout_while(inner, period, |inner| seen == Some(inner.changes))
                     .unwrap_or_else(PoisonError::into_inner);
                 seen = Some(inner.changes);
-                Board::look(&inner)
+                (Board::look(&inner), inner.runs)
             };
-            if status.state != State::Running {
+            if status.state != State::Running || current != run {
                 return;
             }
             if status.step.is_some() {
@@ -165,5 +170,31 @@ impl Board {
 impl Default for Board {
     fn default() -> Board {
         Board::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_of_one_run_does_not_follow_the_next() {
+        let board = Board::new();
+        let first = board.start();
+        board.end(None);
+        let second = board.start();
+        board.step(Step::Erase, Extent::default());
+        // Returns though a run is at work, and tells nothing of it.
+        board.follow(first, Duration::from_secs(60), &mut |status| {
+            panic!("told of the next run: {status:?}")
+        });
+        let mut told = 0;
+        board.follow(second, Duration::from_millis(1), &mut |status| {
+            assert_eq!(status.step, Some(Step::Erase));
+            told += 1;
+            board.end(Some("enough"));
+        });
+        assert_eq!(told, 1);
+        assert_eq!(board.status().state, State::Failed);
     }
 }

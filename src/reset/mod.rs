@@ -88,13 +88,13 @@ impl Reset {
             Err(TryLockError::WouldBlock) => return Err(busy()),
         };
         self.cancel.store(false, Ordering::Relaxed);
-        self.board.start();
+        let number = self.board.start();
         if let Some(mut observer) = observer {
             let this = Arc::clone(self);
             // Not joined: an observer that never returns must not keep the run from returning.
             let _ = std::thread::Builder::new()
                 .name("progress".to_owned())
-                .spawn(move || this.board.follow(PROGRESS_PERIOD, &mut observer));
+                .spawn(move || this.board.follow(number, PROGRESS_PERIOD, &mut observer));
         }
         let result = self.execute(request);
         let text = result.as_ref().err().map(Failure::to_string);
