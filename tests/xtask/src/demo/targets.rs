@@ -121,7 +121,7 @@ const ROWS: &[Row] = &[
     (
         "/images/milliseconds",
         AtMost(25.0),
-        "ms for all, devices made ahead (median, by the clock that JSON names)",
+        "ms for all, devices made ahead (median)",
     ),
     (
         "/images/milliseconds_cold",
@@ -221,7 +221,11 @@ pub fn text(result: &Value) -> String {
             value.to_string().trim_matches('"')
         )
     };
-    rows(result).map(line).collect()
+    let clock = value(result, "/images/clock");
+    let clock = clock
+        .as_str()
+        .map(|name| format!("clock of the images: {name}\n"));
+    rows(result).map(line).chain(clock).collect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::{paths, process};
 /// The guest's memory, MiB.
 const MEMORY_MIB: u32 = 2048;
 /// An ordinary run ends long before this.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(240);
 /// QEMU may take this long from the summary to its end.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 /// How often a dead QEMU is noticed.
