@@ -142,7 +142,7 @@ pub fn gather(storage: &dyn Storage, request: &Request) -> Result<Facts> {
             partition,
         })
         .collect();
-    let misc = misc::gather(storage, &table);
+    let misc = misc::gather(storage, &table, &disk);
     let marker = match &request.marker_file {
         Some(file) => misc::gather_file(file),
         None => misc.marker.clone(),
@@ -169,7 +169,7 @@ pub fn gather(storage: &dyn Storage, request: &Request) -> Result<Facts> {
 /// # Errors
 /// `UNSUPPORTED` where sysfs cannot be read.
 pub fn misc(storage: &dyn Storage) -> Result<Misc> {
-    Ok(misc::gather(storage, &table(storage.sysfs())?))
+    Ok(misc::gather(storage, &table(storage.sysfs())?, ""))
 }
 
 /// Reads everything about one disk.

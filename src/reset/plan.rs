@@ -193,6 +193,15 @@ pub fn plan(request: &Request, facts: &Facts, seed: u64) -> Result<Plan> {
             seed,
         )?);
     }
+    // What this run itself writes is no neighbour that must not change.
+    let written: Vec<SectorRange> = targets
+        .iter()
+        .map(|t| t.range)
+        .chain(misc_of(&marker, facts))
+        .collect();
+    for target in &mut targets {
+        target.neighbours = spots::without(&target.neighbours, &written);
+    }
     // The keys first: without them the rest cannot be decrypted, whatever happens next.
     targets.sort_by_key(|t| t.partition.name != "metadata");
 
@@ -230,6 +239,12 @@ pub fn plan(request: &Request, facts: &Facts, seed: u64) -> Result<Plan> {
         choice,
         notes,
     })
+}
+
+/// Where misc lies, if the marker is written there.
+fn misc_of(marker: &MarkerPlan, facts: &Facts) -> Option<SectorRange> {
+    let misc = facts.misc.partition.as_ref()?;
+    (marker.place == Marker::Misc).then_some(misc.range)
 }
 
 /// What the planner needs of an eMMC.

@@ -21,14 +21,24 @@ pub struct Misc {
     pub merge: Fact<Merge>,
 }
 
-/// Reads misc.
-pub(super) fn gather(storage: &dyn Storage, table: &[(String, Partition)]) -> Misc {
-    let partition = named(table, "misc");
-    let Some(partition) = partition else {
+/// Reads misc: that of `disk`, or else the only one there is.
+pub(super) fn gather(storage: &dyn Storage, table: &[(String, Partition)], disk: &str) -> Misc {
+    let mut found = named(table, "misc", disk);
+    let several = found.len() > 1;
+    let Some(partition) = found.pop().filter(|_| !several) else {
+        let reason = if several {
+            "there are several partitions misc"
+        } else {
+            "this device has no partition misc"
+        };
         return Misc {
             partition: None,
-            marker: Fact::unknown("this device has no partition misc", None),
-            merge: Fact::known(Merge::None, "no misc, no virtual A/B"),
+            marker: Fact::unknown(reason, None),
+            merge: if several {
+                Fact::unknown(reason, None)
+            } else {
+                Fact::known(Merge::None, "no misc, no virtual A/B")
+            },
         };
     };
     let source = format!("{} (misc)", partition.node);

@@ -133,11 +133,19 @@ pub(super) fn allowed(sysfs: &dyn Sysfs) -> Vec<String> {
     names
 }
 
-/// The partition `name`, where there is exactly one.
-pub(super) fn named(table: &[(String, Partition)], name: &str) -> Option<Partition> {
-    let mut matches = table.iter().filter(|(_, p)| p.name == name);
-    match (matches.next(), matches.next()) {
-        (Some((_, partition)), None) => Some(partition.clone()),
-        _ => None,
+/// Every partition `name`; where `disk` has one, only that.
+pub(super) fn named(table: &[(String, Partition)], name: &str, disk: &str) -> Vec<Partition> {
+    let of = |wanted: Option<&str>| -> Vec<Partition> {
+        table
+            .iter()
+            .filter(|(d, p)| p.name == name && wanted.map_or(true, |w| w == d))
+            .map(|(_, p)| p.clone())
+            .collect()
+    };
+    let here = of(Some(disk));
+    if here.is_empty() {
+        of(None)
+    } else {
+        here
     }
 }

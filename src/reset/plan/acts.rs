@@ -66,8 +66,11 @@ pub(super) fn acts(
             let most = split.map_or(range.length, |groups| {
                 Sectors(groups.saturating_mul(card.group.0))
             });
+            // One ioctl for each pass of a secure trim: where the kernel stops waiting for the first,
+            // it would not send the second, and nothing would show that.
             pieces(range, most)
-                .map(|piece| chunk(piece, arguments, card).map(Act::Commands))
+                .flat_map(|piece| arguments.iter().map(move |argument| (piece, *argument)))
+                .map(|(piece, argument)| chunk(piece, argument, card).map(Act::Commands))
                 .collect()
         }
         (Way::Discard(secure), _) => Ok(vec![Act::Discard { range, secure }]),
@@ -86,7 +89,7 @@ fn pieces(range: SectorRange, most: Sectors) -> impl Iterator<Item = SectorRange
     })
 }
 
-fn chunk(range: SectorRange, arguments: &[u32], card: &Card<'_>) -> Result<Chunk> {
+fn chunk(range: SectorRange, argument: u32, card: &Card<'_>) -> Result<Chunk> {
     let addressing = card.csd.addressing();
     let last = range.end() - Sectors(1);
     let (Some(first), Some(last)) = (addressing.argument(range.start), addressing.argument(last))
@@ -98,20 +101,16 @@ fn chunk(range: SectorRange, arguments: &[u32], card: &Card<'_>) -> Result<Chunk
     };
     // Every group that the range touches, whole or not.
     let groups = last_group(range, card.group) - range.start.0 / card.group.0 + 1;
+    let limit = timeout::limit(card.csd, argument, groups);
     let mut commands = Vec::new();
-    let mut limit = Duration::ZERO;
-    for argument in arguments {
-        if card.quirks.inand {
-            commands.push(Command::switch(INAND_CMD38_ARG, inand_kind(*argument)));
-        }
-        commands.push(Command::new(Command::ERASE_GROUP_START, first, Reply::R1));
-        commands.push(Command::new(Command::ERASE_GROUP_END, last, Reply::R1));
-        let mut erase = Command::new(Command::ERASE, *argument, Reply::R1b);
-        let busy = timeout::limit(card.csd, *argument, groups);
-        erase.timeout = Some(busy);
-        commands.push(erase);
-        limit += busy;
+    if card.quirks.inand {
+        commands.push(Command::switch(INAND_CMD38_ARG, inand_kind(argument)));
     }
+    commands.push(Command::new(Command::ERASE_GROUP_START, first, Reply::R1));
+    commands.push(Command::new(Command::ERASE_GROUP_END, last, Reply::R1));
+    let mut erase = Command::new(Command::ERASE, argument, Reply::R1b);
+    erase.timeout = Some(limit);
+    commands.push(erase);
     Ok(Chunk {
         range,
         commands,
