@@ -133,6 +133,20 @@ fn the_kernel_s_own_way_is_shown_beside_ours() {
 }
 
 #[test]
+fn adjacent_targets_are_no_neighbours_of_each_other() {
+    let plan = planned(&[
+        ("metadata", GROUP, 2 * GROUP),
+        ("userdata", 3 * GROUP, 2 * GROUP),
+    ]);
+    for target in &plan.targets {
+        assert_eq!(target.neighbours.len(), 1, "{target:?}");
+        for other in &plan.targets {
+            assert!(!target.neighbours[0].overlaps(other.range));
+        }
+    }
+}
+
+#[test]
 fn keys_are_erased_first() {
     let plan = planned(&[("userdata", 0, GROUP), ("metadata", 2 * GROUP, GROUP)]);
     let order: Vec<&str> = plan

@@ -1,12 +1,15 @@
 //! Cards that fail or lie, kernels that do not wait: what is reported is what happened.
 
-use super::layout::{expect_erased_exactly, expect_untouched, machine, place, plain, reset, GROUP};
+use super::layout::{
+    expect_erased_exactly, expect_untouched, machine, place, plain, plain_fields, reset, GROUP,
+};
 use crate::case::{Case, Outcome};
 use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
 use blockd::error::{Code, Failure};
 use blockd::reset::report::Report;
 use blockd::reset::request::Request;
 use blockd::reset::Reset;
+use emmc::card::ext_csd::Fields;
 use emmc::card::{Config, Effect, Fault, Lies, Timing};
 use emmc::machine::{Kernel, Machine};
 use nix::errno::Errno;
@@ -21,6 +24,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::errors_in_answers_are_reported", answers),
         Case::new("reset::kernels_that_do_not_wait", kernels),
         Case::new("reset::a_card_that_stays_busy", stuck),
+        Case::new("reset::a_sanitize_that_timed_out_is_not_claimed", sanitize),
         Case::new("reset::a_second_run_is_refused", second),
         Case::new("reset::cancel_stops_before_the_erase", cancel),
     ]
@@ -167,6 +171,28 @@ fn stuck() -> Outcome {
     let failure = reset(&machine, "userdata").err().ok_or("it passed")?;
     assert_eq!(failure.code, Code::DeviceError);
     assert!(failure.message.contains("busy"), "{failure:?}");
+    Ok(())
+}
+
+/// Reading back cannot see whether a sanitize was done: one that timed out is not claimed.
+fn sanitize() -> Outcome {
+    let timing = Timing {
+        sanitize_us: 5_000_000_000,
+        ..Timing::zero()
+    };
+    let fields = Fields {
+        sec_feature_support: 0x45,
+        ..plain_fields()
+    };
+    let machine = machine(Config {
+        timing,
+        ..fields.into()
+    });
+    let failure = reset(&machine, "userdata").err().ok_or("it was claimed")?;
+    assert_eq!(
+        (failure.code, failure.step.as_str()),
+        (Code::DeviceError, "sanitize")
+    );
     Ok(())
 }
 
