@@ -111,6 +111,12 @@ pub(super) fn wait_ready(
         if result.is_ok() && status::is_ready(word) {
             return Ok(Some(poll));
         }
+        if let Err(errno @ (Errno::ENODEV | Errno::ENXIO | Errno::ENOMEDIUM | Errno::EPERM)) =
+            result
+        {
+            let text = format!("{what}: the card cannot be asked any more");
+            return Err(undone(step, text, Some(errno)));
+        }
         if run.storage.now() >= end {
             let text = format!("{what}: the card is still busy (last status {word:#010x})");
             return Err(undone(step, text, result.err()));
