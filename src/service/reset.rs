@@ -79,7 +79,7 @@ impl IFactoryReset for ResetService {
 
     fn status(&self) -> BinderResult<ResetStatus> {
         self.gate.check("status")?;
-        // A run at work holds misc; that it has a marker there needs no second look.
+        // Looking claims nothing: it disturbs no run that holds misc.
         let present = self.reset.marker_present().unwrap_or(false);
         Ok(convert::status(&self.reset.status(), present))
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module, and what it may name by `crate::`. Order is the order of the layers, lowest first.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("uapi", &[]),
     ("files", &[]),
     ("names", &[]),
@@ -16,7 +16,6 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("aidl", &[]),
     ("logger", &[]),
     ("device", &["uapi", "units", "error"]),
-    ("cache", &["device", "error", "fact", "names", "units"]),
     ("images", &["device", "error", "fact", "names", "units"]),
     ("reset", &["device", "error", "fact", "names", "units"]),
     (
