@@ -41,7 +41,7 @@ crate::named_enum! {
     /// The caller, or blockd itself, lacks the right.
     Permission = 17 "PERMISSION",
     /// The device answered with an error.
-    DeviceError = 18 "DEVICE_ERROR",
+    DeviceFailed = 18 "DEVICE_FAILED",
     /// The job was done, but the check found it wanting.
     NotVerified = 19 "NOT_VERIFIED",
     /// The caller cancelled the job.
@@ -117,10 +117,10 @@ impl Failure {
     }
 
     /// The inverse of [`Failure::to_wire`]. A text without our lines becomes the message; an
-    /// unknown number (a newer service) becomes [`Code::DeviceError`] and is named in the message.
+    /// unknown number (a newer service) becomes [`Code::DeviceFailed`] and is named in the message.
     pub fn from_wire(number: i32, text: &str) -> Failure {
         let mut lines = text.lines();
-        let mut failure = Failure::new(Code::DeviceError, "", lines.next().unwrap_or_default());
+        let mut failure = Failure::new(Code::DeviceFailed, "", lines.next().unwrap_or_default());
         for line in lines {
             match line.split_once('=') {
                 Some(("step", step)) => failure.step = step.to_owned(),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_newer_service_is_not_misread() {
         let failure = Failure::from_wire(9999, "the moon is full");
-        assert_eq!(failure.code, Code::DeviceError);
+        assert_eq!(failure.code, Code::DeviceFailed);
         assert_eq!(failure.message, "error 9999: the moon is full");
     }
 }

@@ -174,7 +174,7 @@ impl Images {
             Errno::EACCES | Errno::EPERM => {
                 permission(Step::Open, format!("loop{number} may not be opened"))
             }
-            _ => Step::Open.fail(Code::DeviceError, format!("cannot open loop{number}")),
+            _ => Step::Open.fail(Code::DeviceFailed, format!("cannot open loop{number}")),
         }
         .errno(errno)
     }
@@ -256,7 +256,7 @@ pub(super) fn control_failure(errno: Errno) -> Failure {
             Step::Control,
             "/dev/loop-control may not be opened".to_owned(),
         ),
-        _ => Step::Control.fail(Code::DeviceError, "cannot open /dev/loop-control"),
+        _ => Step::Control.fail(Code::DeviceFailed, "cannot open /dev/loop-control"),
     }
     .errno(errno)
 }
@@ -286,7 +286,7 @@ fn probe_failure(errno: Errno) -> Failure {
         Errno::EACCES | Errno::EPERM => {
             permission(Step::Probe, "LOOP_CONFIGURE is not allowed".to_owned())
         }
-        _ => Step::Probe.fail(Code::DeviceError, "cannot ask for LOOP_CONFIGURE"),
+        _ => Step::Probe.fail(Code::DeviceFailed, "cannot ask for LOOP_CONFIGURE"),
     }
     .errno(errno)
 }
@@ -301,7 +301,9 @@ fn configure_failure(number: u32, errno: Errno) -> Failure {
             let text = format!("the kernel does not bind the file to loop{number}");
             let remedy = "see the kernel log; a file on a file system without read_iter, or the \
                           device itself, cannot be bound";
-            Step::Configure.fail(Code::DeviceError, text).remedy(remedy)
+            Step::Configure
+                .fail(Code::DeviceFailed, text)
+                .remedy(remedy)
         }
     }
     .errno(errno)

@@ -72,11 +72,11 @@ impl FileFacts {
     /// Asks the kernel; reads nothing of the contents.
     ///
     /// # Errors
-    /// `DEVICE_ERROR` where the kernel does not answer.
+    /// `DEVICE_FAILED` where the kernel does not answer.
     pub fn read(file: &File) -> Result<FileFacts> {
         let failed = |errno: Errno| {
             Step::Facts
-                .fail(Code::DeviceError, "cannot look at the file")
+                .fail(Code::DeviceFailed, "cannot look at the file")
                 .errno(errno)
         };
         let flags = fcntl(file.as_fd(), FcntlArg::F_GETFL).map_err(failed)?;

@@ -58,11 +58,11 @@ impl Images {
     /// The devices that blockd has made, or all. One that does not answer hides no other.
     ///
     /// # Errors
-    /// `DEVICE_ERROR` where sysfs cannot be read.
+    /// `DEVICE_FAILED` where sysfs cannot be read.
     pub fn list(&self, all: bool) -> Result<Listing> {
         let numbers = self.loops.bound_numbers().map_err(|error| {
             let text = format!("cannot list /sys/block: {error}");
-            Step::List.fail(Code::DeviceError, text)
+            Step::List.fail(Code::DeviceFailed, text)
         })?;
         let mut listing = Listing::default();
         for number in numbers {
@@ -119,7 +119,7 @@ impl Images {
                 let remedy = "run as root; under SELinux see `dmesg | grep avc`";
                 Step::Detach.fail(Code::Permission, text).remedy(remedy)
             }
-            _ => Step::Detach.fail(Code::DeviceError, format!("cannot detach loop{number}")),
+            _ => Step::Detach.fail(Code::DeviceFailed, format!("cannot detach loop{number}")),
         };
         let failed = |errno: Errno| -> Failure { failed(errno).errno(errno) };
         let device = self.open(number).map_err(failed)?;

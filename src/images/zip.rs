@@ -68,7 +68,7 @@ fn read(
     source.read_at(Bytes(offset), buffer).map_err(|errno| {
         Step::Apex
             .fail(
-                Code::DeviceError,
+                Code::DeviceFailed,
                 format!("cannot read the {record} at byte {offset}"),
             )
             .errno(errno)

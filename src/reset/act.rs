@@ -85,7 +85,7 @@ impl Run<'_> {
 }
 
 fn device(step: Step, what: &str, errno: Errno) -> Failure {
-    Failure::new(Code::DeviceError, step.name(), what)
+    Failure::new(Code::DeviceFailed, step.name(), what)
         .errno(errno)
         .remedy("look into dmesg for errors of this device")
 }
@@ -106,7 +106,7 @@ pub(super) fn claim(storage: &dyn Storage, plan: &Plan) -> Result<Claimed> {
                     "run as root, in a domain that may open this device",
                 ),
                 Errno::EROFS => (Code::ReadOnly, "`blockdev --setrw` if that is meant"),
-                _ => (Code::DeviceError, "look into dmesg for errors of this device"),
+                _ => (Code::DeviceFailed, "look into dmesg for errors of this device"),
             };
                 Failure::new(code, Step::Claim.name(), format!("cannot open {name}"))
                     .errno(errno)
@@ -241,7 +241,7 @@ fn send(step: Step, claimed: &Claimed, command: &mut Command, name: &str) -> Res
     if status::has_error(command.response) {
         let names = status::error_names(command.response);
         return Err(Failure::new(
-            Code::DeviceError,
+            Code::DeviceFailed,
             step.name(),
             format!("{name} ({command}): {names}"),
         )

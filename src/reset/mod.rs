@@ -80,7 +80,7 @@ impl Reset {
     ///
     /// # Errors
     /// Those of [`Reset::plan`], with nothing touched; `BUSY`; `PLAN_STALE`; `CANCELLED`;
-    /// `DEVICE_ERROR` and `NOT_VERIFIED`, after which the range is neither kept nor erased.
+    /// `DEVICE_FAILED` and `NOT_VERIFIED`, after which the range is neither kept nor erased.
     pub fn run(self: &Arc<Reset>, request: &Request, observer: Option<Observer>) -> Result<Report> {
         let _running = match self.running.try_lock() {
             Ok(guard) => guard,

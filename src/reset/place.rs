@@ -44,7 +44,7 @@ fn failure(what: &str, errno: Errno) -> Failure {
     let code = match errno {
         Errno::EPERM | Errno::EACCES => Code::Permission,
         Errno::EBUSY => Code::InUse,
-        _ => Code::DeviceError,
+        _ => Code::DeviceFailed,
     };
     Failure::new(code, Step::Marker.name(), what)
         .errno(errno)

@@ -159,7 +159,7 @@ fn item(request: &AttachRequest) -> UseCaseResult<AttachItem> {
         autoclear: request.autoclear,
     };
     let file = ipc::dup(file).map_err(|error| {
-        let failure = Failure::new(Code::DeviceError, "request", "cannot keep the descriptor")
+        let failure = Failure::new(Code::DeviceFailed, "request", "cannot keep the descriptor")
             .remedy("too many files are open: fewer items a call");
         match error.raw_os_error() {
             Some(errno) => failure.errno(nix::errno::Errno::from_raw(errno)),

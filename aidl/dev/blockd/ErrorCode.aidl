@@ -52,7 +52,7 @@ enum ErrorCode {
     /** The caller, or blockd itself, lacks the right. */
     PERMISSION = 17,
     /** The device answered with an error. */
-    DEVICE_ERROR = 18,
+    DEVICE_FAILED = 18,
     /** The job was done, but the check found it wanting. */
     NOT_VERIFIED = 19,
     /** The caller cancelled the job. */

@@ -13,7 +13,7 @@ parcelable Finding {
     /** What it is about: `binder`, `mmc`, `loop` … */
     String topic;
     /** How bad. */
-    Severity severity;
+    Severity severity = Severity.UNKNOWN;
     /** What was found. */
     String text;
     /** What shows it. */

@@ -24,7 +24,7 @@ interface IFactoryReset {
      *
      * Errors: any of NO_SUCH_PARTITION, IN_USE, NOT_EMMC, PROTECTED_TARGET, OUT_OF_RANGE,
      * READ_ONLY, UNSUPPORTED, ASSURANCE_UNREACHABLE, UPDATE_PENDING, FOREIGN_MARKER, NOT_VERIFIED
-     * (third attempt failed), INVALID_REQUEST, PERMISSION, DEVICE_ERROR. Nothing was sent to the
+     * (third attempt failed), INVALID_REQUEST, PERMISSION, DEVICE_FAILED. Nothing was sent to the
      * card but CMD8 and reads of misc.
      */
     ResetPlan plan(in ResetRequest request);
@@ -33,7 +33,7 @@ interface IFactoryReset {
      * Erases, verifies and reports. Returns only when all of it is done and verified.
      *
      * Errors: those of plan(), of which none has touched the card; BUSY while another run is at
-     * work; PLAN_STALE; CANCELLED; DEVICE_ERROR and NOT_VERIFIED, after which the range must be
+     * work; PLAN_STALE; CANCELLED; DEVICE_FAILED and NOT_VERIFIED, after which the range must be
      * taken for neither kept nor erased.
      *
      * @param progress told about the steps; null = nobody.

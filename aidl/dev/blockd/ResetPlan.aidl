@@ -22,19 +22,19 @@ parcelable ResetPlan {
     /** Card identification register, 32 hexadecimal digits; empty where it is unknown. */
     String cid;
     /** The method that will be used; never AUTO. */
-    Method method;
+    Method method = Method.AUTO;
     /** What the card will claim. */
-    Physical physical;
+    Physical physical = Physical.NONE;
     /** What the reset will be worth if it verifies. */
-    Assurance assurance;
+    Assurance assurance = Assurance.NONE;
     /** Erase group in bytes. */
     long eraseGroupBytes;
     /** Value of every byte after an erase, 0 or 255. */
     int erasedValue;
     /** How much is read back. */
-    Verify verify;
+    Verify verify = Verify.SAMPLES;
     /** Where the restart marker lies. */
-    Marker marker;
+    Marker marker = Marker.MISC;
     /** Which attempt this is, by the marker, counted from 1. */
     int attempt;
     /** Whether SANITIZE follows the last range. */

@@ -33,11 +33,11 @@ parcelable ResetReport {
     /** SANITIZE as sent after the last range, and the card's answers; empty without it. */
     MmcCommand[] sanitizeCommands;
     /** What reading back found. */
-    Logical logical;
+    Logical logical = Logical.NOT_CHECKED;
     /** What the card claims. */
-    Physical physical;
+    Physical physical = Physical.NONE;
     /** What the reset is worth. */
-    Assurance assurance;
+    Assurance assurance = Assurance.NONE;
     /** True: the partitions are erased, not formatted; formatting is the caller's. */
     boolean formatNeeded = true;
     /** Time per step. */

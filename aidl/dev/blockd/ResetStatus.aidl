@@ -11,7 +11,7 @@ import dev.blockd.ResetState;
 /** Where a reset stands. */
 parcelable ResetStatus {
     /** State. */
-    ResetState state;
+    ResetState state = ResetState.IDLE;
     /** The step at work, or at which the last run ended; empty when idle. */
     String step;
     /** Milliseconds since the run started; of the last run once it ended. */

@@ -67,10 +67,10 @@ fn nothing_else_is_tried_again() {
         ("add", Errno::EINVAL, Code::NoFreeLoop),
         ("open", Errno::EACCES, Code::Permission),
         ("open", Errno::ENOENT, Code::NodeMissing),
-        ("open", Errno::EIO, Code::DeviceError),
+        ("open", Errno::EIO, Code::DeviceFailed),
         ("probe", Errno::EINVAL, Code::Unsupported),
         ("probe", Errno::ENOTTY, Code::Unsupported),
-        ("configure", Errno::EINVAL, Code::DeviceError),
+        ("configure", Errno::EINVAL, Code::DeviceFailed),
         ("configure", Errno::EPERM, Code::Permission),
         ("status", Errno::EIO, Code::NotVerified),
     ];

@@ -132,7 +132,7 @@ fn erase_failed(range: SectorRange, what: String, errno: Option<Errno>) -> Failu
 
 /// A failure that leaves the range neither kept nor erased.
 fn undone(step: Step, what: String, errno: Option<Errno>) -> Failure {
-    let mut failure = Failure::new(Code::DeviceError, step.name(), what);
+    let mut failure = Failure::new(Code::DeviceFailed, step.name(), what);
     failure.errno = errno;
     failure.remedy("the range must be taken for neither kept nor erased: run the reset again")
 }

@@ -185,7 +185,7 @@ pub(super) fn check_marker(request: &Request, facts: &Facts) -> Result<MarkerPla
             let code = if denied {
                 Code::Permission
             } else {
-                Code::DeviceError
+                Code::DeviceFailed
             };
             let mut failure = refuse(code, format!("the restart marker cannot be read: {reason}"));
             failure.errno = *errno;
@@ -341,7 +341,7 @@ pub(super) fn identity(request: &Request, disk: &Disk) -> Result<(u32, String)> 
         (Some(manfid), Some(name)) => Ok((*manfid, name.clone())),
         _ if request.ignore_quirks => Ok((0, String::new())),
         _ => Err(refuse(
-            Code::DeviceError,
+            Code::DeviceFailed,
             format!(
                 "maker and product of {} are unknown, and some cards die by secure erase",
                 disk.name
@@ -361,7 +361,7 @@ pub(super) fn capacity(csd: &ExtCsd, disk: &Disk) -> Result<()> {
         return Ok(());
     }
     Err(refuse(
-        Code::DeviceError,
+        Code::DeviceFailed,
         format!(
             "EXT_CSD of {} says {}, the kernel says {}",
             disk.name,
@@ -376,7 +376,7 @@ pub(super) fn capacity(csd: &ExtCsd, disk: &Disk) -> Result<()> {
 pub(super) fn rca(disk: &Disk) -> Result<u16> {
     disk.rca.value().copied().ok_or_else(|| {
         refuse(
-            Code::DeviceError,
+            Code::DeviceFailed,
             format!("the relative address of {} is unknown", disk.name),
         )
         .remedy(format!(
@@ -391,7 +391,7 @@ pub(super) fn ext_csd<'a>(fact: &'a Fact<ExtCsd>, disk: &str) -> Result<&'a ExtC
         Fact::Known { value, .. } => match value.implausible() {
             None => Ok(value),
             Some(why) => Err(refuse(
-                Code::DeviceError,
+                Code::DeviceFailed,
                 format!("the EXT_CSD of {disk} makes no sense: {why}"),
             )
             .remedy("the card or its host controller is faulty; do not erase it by commands")),
@@ -402,7 +402,7 @@ pub(super) fn ext_csd<'a>(fact: &'a Fact<ExtCsd>, disk: &str) -> Result<&'a ExtC
                 if denied {
                     Code::Permission
                 } else {
-                    Code::DeviceError
+                    Code::DeviceFailed
                 },
                 reason.clone(),
             );
@@ -426,7 +426,7 @@ pub(super) fn erase_group(facts: &Facts, csd: &ExtCsd) -> Result<Sectors> {
         .filter(|sectors| !sectors.is_zero());
     let Some(kernel) = kernel else {
         return Err(refuse(
-            Code::DeviceError,
+            Code::DeviceFailed,
             format!("the erase group of {name} is unknown"),
         )
         .remedy(format!(
@@ -435,7 +435,7 @@ pub(super) fn erase_group(facts: &Facts, csd: &ExtCsd) -> Result<Sectors> {
     };
     match csd.hc_erase_group() {
         Some(card) if card != kernel => Err(refuse(
-            Code::DeviceError,
+            Code::DeviceFailed,
             format!(
                 "the erase group of {name} is {} by EXT_CSD, {} by the kernel",
                 card.to_bytes(),

@@ -106,7 +106,7 @@ fn answers() -> Outcome {
         let failure = reset(&machine, "userdata")
             .err()
             .ok_or(format!("CMD{command} {effect:?} passed"))?;
-        let right = matches!(failure.code, Code::DeviceError | Code::NotVerified);
+        let right = matches!(failure.code, Code::DeviceFailed | Code::NotVerified);
         assert!(right, "CMD{command} {effect:?}: {failure:?}");
         assert!(
             failure.message.contains(name),
@@ -169,7 +169,7 @@ fn stuck() -> Outcome {
     };
     let machine = machine(Config { timing, ..plain() });
     let failure = reset(&machine, "userdata").err().ok_or("it passed")?;
-    assert_eq!(failure.code, Code::DeviceError);
+    assert_eq!(failure.code, Code::DeviceFailed);
     assert!(failure.message.contains("busy"), "{failure:?}");
     Ok(())
 }
@@ -191,7 +191,7 @@ fn sanitize() -> Outcome {
     let failure = reset(&machine, "userdata").err().ok_or("it was claimed")?;
     assert_eq!(
         (failure.code, failure.step.as_str()),
-        (Code::DeviceError, "sanitize")
+        (Code::DeviceFailed, "sanitize")
     );
     Ok(())
 }

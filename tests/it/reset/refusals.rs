@@ -255,7 +255,7 @@ fn machines() -> Outcome {
     let odd = machine(plain());
     odd.files()
         .set("/sys/block/mmcblk0/device/erase_size", 1 << 20);
-    expect(&odd, &request, Code::DeviceError, &["erase group"])?;
+    expect(&odd, &request, Code::DeviceFailed, &["erase group"])?;
 
     let long = machine(plain());
     long.files()
@@ -323,5 +323,5 @@ fn cards() -> Outcome {
         }
         .into(),
     );
-    expect(&nonsense, &request, Code::DeviceError, &["EXT_CSD"])
+    expect(&nonsense, &request, Code::DeviceFailed, &["EXT_CSD"])
 }

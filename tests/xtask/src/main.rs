@@ -3,7 +3,7 @@
 mod bench;
 mod binaries;
 mod card;
-mod check_rc;
+mod check;
 mod demo;
 mod gpt;
 mod images;
@@ -71,6 +71,15 @@ enum Task {
         /// The files; those of rc/ if none is named
         files: Vec<PathBuf>,
     },
+    /// Check the interfaces with AOSP's own compiler: all backends, codes, frozen versions
+    CheckAidl {
+        /// The include directory; aidl/ if none is named
+        directory: Option<PathBuf>,
+    },
+    /// Freeze the interfaces as their next version, in aidl_api/
+    FreezeAidl,
+    /// Type-check the product for Android, with its standard library built from source
+    CheckAndroid,
     /// Boot the guest and run one scenario; its lines go to stdout
     Guest {
         /// Name of the scenario
@@ -109,7 +118,10 @@ fn run(task: Task) -> Result<()> {
             "erase" => bench::erase::run(json),
             other => anyhow::bail!("there is no bench `{other}`; there is: erase"),
         },
-        Task::CheckRc { files } => check_rc::run(&files),
+        Task::CheckAidl { directory } => check::aidl::run(directory.as_deref()),
+        Task::FreezeAidl => check::aidl::freeze(),
+        Task::CheckAndroid => check::android::run(),
+        Task::CheckRc { files } => check::rc::run(&files),
         Task::Guest {
             scenario,
             recovery,

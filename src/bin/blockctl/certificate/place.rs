@@ -25,7 +25,7 @@ impl Place {
     /// known by then.
     ///
     /// # Errors
-    /// `INVALID_REQUEST` for a file that exists; `PERMISSION`; `DEVICE_ERROR`.
+    /// `INVALID_REQUEST` for a file that exists; `PERMISSION`; `DEVICE_FAILED`.
     pub fn new(path: &Path, is_json: bool) -> Result<Place> {
         if path == Path::new("-") {
             if !is_json {
@@ -82,7 +82,7 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
         Some(Errno::ENOENT | Errno::ENOTDIR | Errno::EISDIR | Errno::ENAMETOOLONG) | None => {
             Code::InvalidRequest
         }
-        Some(_) => Code::DeviceError,
+        Some(_) => Code::DeviceFailed,
     };
     let shown = path.display();
     let mut failure = Failure::new(

@@ -1,0 +1,5 @@
+//! Checks of the Android side that need no AOSP tree.
+
+pub mod aidl;
+pub mod android;
+pub mod rc;
