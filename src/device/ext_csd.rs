@@ -1,5 +1,6 @@
 //! The EXT_CSD register of an eMMC, JESD84-B51 §7.4: the fields that decisions rest on.
 
+use crate::device::csd;
 use crate::units::{Sectors, SECTOR_SIZE};
 
 /// The 512 bytes, as CMD8 reads them.
@@ -39,7 +40,7 @@ pub mod field {
 pub enum Addressing {
     /// In sectors of 512 bytes: cards above 2 GiB.
     Sector,
-    /// In bytes: cards of at most 2 GiB.
+    /// In bytes: cards of at most 2 GiB that were made so.
     Byte,
 }
 
@@ -69,14 +70,20 @@ impl ExtCsd {
         Sectors(u64::from(self.u32(field::SEC_COUNT)))
     }
 
-    /// Sector addressing above 2 GiB, as drivers/mmc/core/mmc.c decides it.
-    pub fn addressing(&self) -> Addressing {
+    /// How the card counts, by this register and by C_SIZE of its CSD; `None` where both readings
+    /// are possible.
+    ///
+    /// Above 2 GiB it is sectors. Below, the kernel goes by bit 30 of the card's OCR
+    /// (drivers/mmc/core/mmc.c, mmc_init_card), which it shows to nobody: a larger card whose user
+    /// area was made small by partitions of its own still counts in sectors. Such a card has the
+    /// C_SIZE of large ones, 0xfff (JESD84-B51 §7.3.12); one that counts in bytes has its capacity
+    /// there, which is 0xfff for 2 GiB exactly, and then it cannot be told.
+    pub fn addressing(&self, c_size: Option<u16>) -> Option<Addressing> {
         const TWO_GIB: Sectors = Sectors((2 << 30) / SECTOR_SIZE);
         if self.sec_count() > TWO_GIB {
-            Addressing::Sector
-        } else {
-            Addressing::Byte
+            return Some(Addressing::Sector);
         }
+        (c_size? < csd::C_SIZE_LARGE).then_some(Addressing::Byte)
     }
 
     /// The high-capacity erase group, where ERASE_GROUP_DEF selects it: HC_ERASE_GRP_SIZE × 512 KiB.
@@ -169,14 +176,22 @@ mod tests {
     }
 
     #[test]
-    fn addressing_changes_above_two_gib() {
+    fn addressing_is_known_or_not_guessed() {
         let two_gib = with(&[(214, 0x40)]);
         assert_eq!(two_gib.sec_count(), Sectors(4_194_304));
-        assert_eq!(two_gib.addressing(), Addressing::Byte);
-        assert_eq!(two_gib.addressing().argument(Sectors(2)), Some(1024));
         let more = with(&[(212, 1), (214, 0x40)]);
-        assert_eq!(more.addressing(), Addressing::Sector);
-        assert_eq!(more.addressing().argument(Sectors(2)), Some(2));
+        let table = [
+            (&two_gib, Some(0xffe), Some(Addressing::Byte)),
+            (&two_gib, Some(0xfff), None),
+            (&two_gib, None, None),
+            (&more, Some(0xfff), Some(Addressing::Sector)),
+            (&more, None, Some(Addressing::Sector)),
+        ];
+        for (csd, c_size, want) in table {
+            assert_eq!(csd.addressing(c_size), want, "{csd:?} {c_size:?}");
+        }
+        assert_eq!(Addressing::Byte.argument(Sectors(2)), Some(1024));
+        assert_eq!(Addressing::Sector.argument(Sectors(2)), Some(2));
         assert_eq!(Addressing::Byte.argument(Sectors(1 << 23)), None);
         assert_eq!(Addressing::Sector.argument(Sectors(1 << 32)), None);
     }

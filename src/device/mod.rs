@@ -5,6 +5,7 @@
 
 pub mod block;
 pub mod buffer;
+pub mod csd;
 pub mod ext_csd;
 pub mod host;
 pub mod loops;

@@ -8,7 +8,8 @@ mod table;
 mod words;
 
 use crate::device::block::errno;
-use crate::device::ext_csd::ExtCsd;
+use crate::device::csd;
+use crate::device::ext_csd::{Addressing, ExtCsd};
 use crate::device::{Storage, Sysfs};
 use crate::error::{Code, Failure, Result};
 use crate::fact::Fact;
@@ -43,6 +44,8 @@ pub struct Disk {
     pub manfid: Fact<u32>,
     /// The CID register in hexadecimal.
     pub cid: Fact<String>,
+    /// C_SIZE of the CSD: whether a small card counts in bytes.
+    pub c_size: Fact<u16>,
     /// Relative card address.
     pub rca: Fact<u16>,
     /// Erase group as the kernel computes it.
@@ -59,6 +62,14 @@ pub struct Disk {
     pub ext_csd: Fact<ExtCsd>,
     /// Who uses the disk as a whole.
     pub holders: Vec<String>,
+}
+
+impl Disk {
+    /// How the card counts in CMD35 and CMD36; `None` where that cannot be told.
+    pub fn addressing(&self) -> Option<Addressing> {
+        let c_size = self.c_size.value().copied();
+        self.ext_csd.value()?.addressing(c_size)
+    }
 }
 
 /// A partition.
@@ -212,6 +223,7 @@ pub fn gather_disk(storage: &dyn Storage, name: &str) -> Result<Disk> {
         card_name: text(sysfs, &path("device/name")),
         manfid: text(sysfs, &path("device/manfid")).parse(hex),
         cid: text(sysfs, &path("device/cid")),
+        c_size: text(sysfs, &path("device/csd")).parse(|text| csd::c_size(&text)),
         rca: text(sysfs, &path("device/rca"))
             .parse(hex)
             .parse(|n| u16::try_from(n).map_err(|e| e.to_string())),

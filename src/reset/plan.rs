@@ -12,7 +12,7 @@ mod words;
 
 pub use method::{Choice, Way};
 
-use crate::device::ext_csd::ExtCsd;
+use crate::device::ext_csd::{Addressing, ExtCsd};
 use crate::device::mmc::Command;
 use crate::error::{Code, Result};
 use crate::reset::edges::Parts;
@@ -254,6 +254,8 @@ struct Card<'a> {
     quirks: Quirks,
     group: Sectors,
     rca: u16,
+    /// `None` where it cannot be told: then no range can be named to the card.
+    addressing: Option<Addressing>,
 }
 
 fn card<'a>(request: &Request, facts: &'a Facts) -> Result<Card<'a>> {
@@ -266,6 +268,7 @@ fn card<'a>(request: &Request, facts: &'a Facts) -> Result<Card<'a>> {
         name,
         group: erase_group(facts, csd)?,
         rca: rca(&facts.disk)?,
+        addressing: facts.disk.addressing(),
     })
 }
 

@@ -1,10 +1,21 @@
 //! The facts of a disk in words, as `card info` prints them.
 
 use super::Disk;
-use crate::device::ext_csd::ExtCsd;
+use crate::device::ext_csd::{Addressing, ExtCsd};
 use crate::fact::{Fact, NamedFact};
 
 impl Disk {
+    fn addressing_fact(&self) -> Fact<Addressing> {
+        match (self.addressing(), &self.ext_csd) {
+            (Some(addressing), _) => Fact::known(addressing, "SEC_COUNT, C_SIZE of the CSD"),
+            (None, Fact::Unknown { reason, errno }) => Fact::unknown(reason.clone(), *errno),
+            (None, Fact::Known { .. }) => Fact::unknown(
+                "at most 2 GiB, and C_SIZE of the CSD does not say that it counts in bytes",
+                None,
+            ),
+        }
+    }
+
     /// The facts in the order in which they are worth reading.
     pub fn named(&self) -> Vec<NamedFact> {
         let csd =
@@ -25,8 +36,8 @@ impl Disk {
             NamedFact::new("erase_group_bytes", &self.erase_size, |b| b.0.to_string()),
             csd("ext_csd_rev", |e| e.rev().to_string()),
             csd("sec_count", |e| e.sec_count().0.to_string()),
-            csd("addressing", |e| {
-                format!("{:?}", e.addressing()).to_lowercase()
+            NamedFact::new("addressing", &self.addressing_fact(), |addressing| {
+                format!("{addressing:?}").to_lowercase()
             }),
             csd("secure_erase", |e| {
                 if e.has_secure_erase() { "yes" } else { "no" }.to_owned()

@@ -90,7 +90,18 @@ fn pieces(range: SectorRange, most: Sectors) -> impl Iterator<Item = SectorRange
 }
 
 fn chunk(range: SectorRange, argument: u32, card: &Card<'_>) -> Result<Chunk> {
-    let addressing = card.csd.addressing();
+    // Guessed wrongly, the command would erase another part of the card.
+    let addressing = card.addressing.ok_or_else(|| {
+        refuse(
+            Code::Unsupported,
+            format!(
+                "it cannot be told whether {} counts in bytes or in sectors: it has at most 2 GiB, \
+                 and C_SIZE of its CSD is that of larger cards or unknown",
+                card.name
+            ),
+        )
+        .remedy("use --method overwrite: it names no address to the card")
+    })?;
     let last = range.end() - Sectors(1);
     let (Some(first), Some(last)) = (addressing.argument(range.start), addressing.argument(last))
     else {

@@ -47,6 +47,7 @@ fn facts(targets: &[(&str, u64, u64)]) -> Facts {
             card_name: known("RSEMMC"),
             manfid: Fact::known(0xfe, "here"),
             cid: known("fe01"),
+            c_size: Fact::known(0xfff, "here"),
             rca: Fact::known(1, "here"),
             erase_size: Fact::known(Bytes(GROUP * 512), "here"),
             discard_max: Fact::known(Bytes(7 * GROUP * 512), "here"),
@@ -225,4 +226,33 @@ fn another_seed_looks_elsewhere() {
 fn probabilities_are_those_of_the_textbook() {
     assert!((detection_probability(260) - 0.9267).abs() < 0.001);
     assert_eq!(detection_probability(0), 0.0);
+}
+
+#[test]
+fn a_small_card_that_may_count_either_way_gets_no_address() {
+    let mut facts = facts(&[("userdata", 1024, 2048)]);
+    facts.disk.capacity = Sectors(1 << 21);
+    let mut bytes = csd();
+    bytes.0[212..216].copy_from_slice(&(1u32 << 21).to_le_bytes());
+    facts.disk.ext_csd = Fact::known(bytes, "CMD8");
+    let mut request = Request::new(&["userdata"]);
+    let with = |facts: &Facts, c_size: Fact<u16>, request: &Request| {
+        let mut facts = facts.clone();
+        facts.disk.c_size = c_size;
+        plan(request, &facts, 7)
+    };
+    for unclear in [Fact::known(0xfff, "here"), Fact::unknown("denied", None)] {
+        let failure = with(&facts, unclear.clone(), &request).expect_err("a plan");
+        assert_eq!(failure.code, Code::Unsupported);
+        assert!(failure.remedy.contains("overwrite"), "{failure:?}");
+        request.method = Method::Overwrite;
+        with(&facts, unclear, &request).expect("overwriting needs no address");
+        request.method = Method::Auto;
+    }
+    let plan = with(&facts, Fact::known(0x3ff, "here"), &request).expect("a plan");
+    let named: Vec<u32> = plan.targets[0]
+        .chunks()
+        .flat_map(|chunk| chunk.commands.iter().map(|c| c.argument))
+        .collect();
+    assert_eq!(named[..2], [1024 * 512, 3071 * 512]);
 }
