@@ -79,7 +79,12 @@ impl Run<'_> {
         self.board.step(step, extent);
         let start = self.storage.now();
         let result = act(self);
-        self.steps.push((step, self.storage.now() - start));
+        let time = self.storage.now() - start;
+        match self.steps.last_mut() {
+            // One step of many acts.
+            Some((last, sum)) if *last == step => *sum += time,
+            _ => self.steps.push((step, time)),
+        }
         result
     }
 }

@@ -5,6 +5,7 @@
 //! so that it cannot tear; it holds `command`, `status` and the first 448 bytes of `recovery`.
 //! Everything here is pure: bytes in, meaning out.
 
+use crate::units::Bytes;
 use std::ops::Range;
 
 /// Size of what is read and written.
@@ -18,6 +19,11 @@ const VIRTUAL_AB_MAGIC: u32 = 0x5674_0ab0;
 
 /// What boots recovery.
 const BOOT_RECOVERY: &str = "boot-recovery";
+/// Recovery's options: erase /data, /cache and /metadata; erase /cache.
+const WIPE_DATA: &str = "--wipe_data";
+const WIPE_CACHE: &str = "--wipe_cache";
+/// What recovery only logs, and we know our marker by.
+const REASON: &str = "--reason=blockd:";
 /// How often a reset is begun before a person must look.
 pub const MAX_ATTEMPTS: u32 = 3;
 
@@ -32,6 +38,8 @@ pub enum Found {
         token: String,
         /// How often it was begun.
         attempts: u32,
+        /// What it erases, as [`target`] writes it.
+        targets: Vec<String>,
     },
     /// Recovery was told by somebody else to wipe: until recovery is done, it does for a marker.
     ForeignWipe {
@@ -59,29 +67,78 @@ pub fn parse(sector: &[u8; SECTOR]) -> Found {
     if command.is_empty() {
         return Found::Empty;
     }
-    let wipes = command == BOOT_RECOVERY && recovery.lines().any(|line| line == "--wipe_data");
-    let ours = recovery
-        .lines()
-        .find_map(|line| line.strip_prefix("--reason=blockd:"))
-        .and_then(|rest| rest.split_once(':'))
-        .and_then(|(token, attempts)| Some((token.to_owned(), attempts.parse().ok()?)));
-    match ours {
-        Some((token, attempts)) if wipes => Found::Ours { token, attempts },
+    let boots = command == BOOT_RECOVERY;
+    let wipes = boots && recovery.lines().any(|line| line == WIPE_DATA);
+    match recovery.lines().find_map(reason) {
+        Some(ours) if boots => ours,
         _ if wipes => Found::ForeignWipe { recovery },
         _ => Found::Foreign { command, recovery },
     }
 }
 
-/// The sector with our marker in it; `status` is kept.
-pub fn with_ours(sector: &[u8; SECTOR], token: &str, attempts: u32) -> [u8; SECTOR] {
-    let lines = format!("recovery\n--wipe_data\n--reason=blockd:{token}:{attempts}\n");
+/// `--reason=blockd:TOKEN:ATTEMPTS:TARGET,TARGET`
+fn reason(line: &str) -> Option<Found> {
+    let mut words = line.strip_prefix(REASON)?.splitn(3, ':');
+    Some(Found::Ours {
+        token: words.next()?.to_owned(),
+        attempts: words.next()?.parse().ok()?,
+        targets: words.next()?.split(',').map(str::to_owned).collect(),
+    })
+}
+
+/// A target as the marker names it: `userdata`, or `userdata@1048576+4096` for a part of it, in
+/// bytes. `None` for a name that cannot stand there.
+pub fn target(name: &str, part: Option<(Bytes, Bytes)>) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || !name.chars().all(plain) {
+        return None;
+    }
+    Some(match part {
+        None => name.to_owned(),
+        Some((offset, length)) => format!("{name}@{}+{}", offset.0, length.0),
+    })
+}
+
+/// True where a reset of `wanted` does all that is left of one of `pending`.
+pub fn covers(wanted: &[String], pending: &[String]) -> bool {
+    let whole = |target: &str| target.split('@').next().unwrap_or_default().to_owned();
+    pending
+        .iter()
+        .all(|left| wanted.contains(left) || wanted.contains(&whole(left)))
+}
+
+/// What recovery is told, so that it erases at least `targets` (whole partitions) and nothing that
+/// they do not have; `None` where recovery has no word for that.
+pub fn wipe_option(targets: &[String]) -> Option<&'static str> {
+    let has = |name: &str| targets.iter().any(|target| target == name);
+    match targets {
+        _ if has("userdata") => Some(WIPE_DATA),
+        [only] if only == "cache" => Some(WIPE_CACHE),
+        _ => None,
+    }
+}
+
+/// The sector with our marker in it; `status` is kept. `None` where it has no room for all of it.
+pub fn with_ours(
+    sector: &[u8; SECTOR],
+    token: &str,
+    attempts: u32,
+    targets: &[String],
+) -> Option<[u8; SECTOR]> {
+    let mut lines = "recovery\n".to_owned();
+    if let Some(option) = wipe_option(targets) {
+        lines.push_str(&format!("{option}\n"));
+    }
+    lines.push_str(&format!(
+        "{REASON}{token}:{attempts}:{}\n",
+        targets.join(",")
+    ));
     let mut new = cleared(sector);
     new[COMMAND][..BOOT_RECOVERY.len()].copy_from_slice(BOOT_RECOVERY.as_bytes());
     // The next sector may hold the rest of older lines: a NUL stays inside this one.
     let room = &mut new[RECOVERY];
-    let length = lines.len().min(room.len() - 1);
-    room[..length].copy_from_slice(&lines.as_bytes()[..length]);
-    new
+    (lines.len() < room.len()).then(|| room[..lines.len()].copy_from_slice(lines.as_bytes()))?;
+    Some(new)
 }
 
 /// The sector without a command; `status` is kept.
@@ -131,12 +188,14 @@ mod tests {
     #[test]
     fn our_marker_is_known_again_and_keeps_the_status() {
         let before = sector("", "old lines that ended\n");
-        let ours = with_ours(&before, "abc-1", 2);
+        let targets = ["metadata", "userdata"].map(str::to_owned).to_vec();
+        let ours = with_ours(&before, "abc-1", 2, &targets).expect("room");
         assert_eq!(
             parse(&ours),
             Found::Ours {
                 token: "abc-1".to_owned(),
-                attempts: 2
+                attempts: 2,
+                targets
             }
         );
         assert_eq!(&ours[32..36], b"okay");
@@ -147,9 +206,63 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_too_long_stays_inside_the_sector() {
-        let ours = with_ours(&[0; SECTOR], &"x".repeat(4096), 1);
-        assert_eq!(ours[SECTOR - 1], 0);
+    fn what_has_no_room_in_the_sector_is_not_written() {
+        let token = "0".repeat(36);
+        for (names, fits) in [(10, true), (11, false)] {
+            let targets = vec!["p".repeat(36); names];
+            let ours = with_ours(&[0; SECTOR], &token, 1, &targets);
+            assert_eq!(ours.is_some(), fits, "{names}");
+            if let Some(ours) = ours {
+                assert_eq!(ours[SECTOR - 1], 0);
+                assert!(matches!(parse(&ours), Found::Ours { targets: t, .. } if t == targets));
+            }
+        }
+    }
+
+    #[test]
+    fn recovery_is_told_to_erase_no_more_than_was_asked_for() {
+        let table = [
+            (&["userdata"][..], Some("--wipe_data")),
+            (&["metadata", "userdata", "cache"], Some("--wipe_data")),
+            (&["cache"], Some("--wipe_cache")),
+            (&["metadata"], None),
+            (&["cache", "metadata"], None),
+            (&["userdata@0+512"], None),
+        ];
+        for (targets, want) in table {
+            let targets: Vec<String> = targets.iter().map(|t| (*t).to_owned()).collect();
+            assert_eq!(wipe_option(&targets), want, "{targets:?}");
+        }
+    }
+
+    #[test]
+    fn a_pending_reset_is_covered_by_the_same_or_more() {
+        let table = [
+            ("userdata", "userdata", true),
+            ("metadata,userdata", "userdata", true),
+            ("userdata", "metadata,userdata", false),
+            ("cache", "userdata", false),
+            ("userdata", "userdata@512+512", true),
+            ("userdata@512+512", "userdata@512+512", true),
+            ("userdata@0+512", "userdata@512+512", false),
+        ];
+        let list = |text: &str| -> Vec<String> { text.split(',').map(str::to_owned).collect() };
+        for (wanted, pending, want) in table {
+            assert_eq!(
+                covers(&list(wanted), &list(pending)),
+                want,
+                "{wanted} {pending}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_would_break_the_line_are_not_written() {
+        for name in ["", "a:b", "a,b", "a b", "a\n--x", "ü", "a@1"] {
+            assert_eq!(target(name, None), None, "{name}");
+        }
+        let part = Some((Bytes(512), Bytes(1024)));
+        assert_eq!(target("cache", part).as_deref(), Some("cache@512+1024"));
     }
 
     #[test]
@@ -168,9 +281,24 @@ mod tests {
             (
                 sector(
                     "boot-recovery",
-                    "recovery\n--wipe_data\n--reason=blockd:t:x\n",
+                    "recovery\n--wipe_data\n--reason=blockd:t:x:userdata\n",
                 ),
                 "wipe",
+            ),
+            (
+                sector(
+                    "boot-recovery",
+                    "recovery\n--wipe_cache\n--reason=blockd:t:1:cache\n",
+                ),
+                "ours",
+            ),
+            (
+                sector("boot-recovery", "recovery\n--wipe_cache\n"),
+                "foreign",
+            ),
+            (
+                sector("boot-fastboot", "recovery\n--reason=blockd:t:1:cache\n"),
+                "foreign",
             ),
             (
                 sector("boot-recovery", "recovery\n--reason=blockd:t:1\n"),

@@ -7,6 +7,7 @@ mod act;
 pub mod board;
 pub mod canary;
 pub mod edges;
+pub mod ends;
 pub mod facts;
 pub mod marker;
 mod place;
@@ -23,7 +24,7 @@ use crate::units::Sectors;
 use act::{Claimed, Run, Sent};
 use board::{Board, Extent, Status};
 use marker::Found;
-use plan::{Plan, TargetPlan};
+use plan::{MarkerPlan, Plan, TargetPlan};
 use report::{Report, TargetReport};
 use request::{Logical, MarkerFile, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -303,7 +304,17 @@ fn mark(plan: &Plan, place: &place::Place, token: &str) -> Result<Option<[u8; ma
     if matches!(plan.marker.found, Some(Found::ForeignWipe { .. })) {
         return Ok(None);
     }
-    let ours = marker::with_ours(&sector, token, plan.marker.attempt);
+    let MarkerPlan {
+        attempt, targets, ..
+    } = &plan.marker;
+    let Some(ours) = marker::with_ours(&sector, token, *attempt, targets) else {
+        return Err(Failure::new(
+            Code::InvalidRequest,
+            Step::Marker.name(),
+            "the restart marker has no room for this run; nothing was touched",
+        )
+        .remedy("reset fewer partitions at a time, or say --marker none"));
+    };
     if let Err(failure) = place.write(&ours) {
         // It may have been written and not read back.
         let _ = place.write(&sector);

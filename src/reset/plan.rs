@@ -1,6 +1,7 @@
 //! Deciding what a reset does. Pure: facts and a request in, a plan or a refusal out.
 
 mod acts;
+mod marker;
 mod method;
 pub mod model;
 mod quirks;
@@ -24,8 +25,8 @@ use crate::units::{Bytes, SectorRange, Sectors};
 use acts::{acts, split};
 use quirks::Quirks;
 use refuse::{
-    capacity, check_disk, check_marker, check_request, check_target, check_update, erase_group,
-    ext_csd, identity, rca, refuse,
+    capacity, check_disk, check_request, check_target, check_update, erase_group, ext_csd,
+    identity, rca, refuse,
 };
 use std::time::Duration;
 
@@ -109,6 +110,8 @@ pub struct MarkerPlan {
     pub found: Option<Found>,
     /// Which attempt this run is, counted from 1.
     pub attempt: u32,
+    /// What the run erases, in the marker's words; empty without one.
+    pub targets: Vec<String>,
 }
 
 /// Everything that a reset will do.
@@ -161,7 +164,7 @@ pub fn plan(request: &Request, facts: &Facts, seed: u64) -> Result<Plan> {
         check_target(target, facts)?;
     }
     check_update(request, facts)?;
-    let marker = check_marker(request, facts)?;
+    let marker = marker::check(request, facts)?;
     let card = is_emmc.then(|| card(request, facts)).transpose()?;
     let mut choice = match &card {
         Some(card) => method::choose(

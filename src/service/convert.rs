@@ -5,6 +5,7 @@ use crate::device::Command;
 use crate::error::{Code, Failure, Result};
 use crate::fact::{Fact, NamedFact};
 use crate::reset::board::Status;
+use crate::reset::ends::ends;
 use crate::reset::plan::model::Cost;
 use crate::reset::plan::{Plan, TargetPlan};
 use crate::reset::report::{Report, TargetReport, FORMAT_VERSION};
@@ -105,6 +106,16 @@ fn command(command: &Command, sent: bool) -> aidl::MmcCommand::MmcCommand {
     }
 }
 
+/// Commands for the wire: all of them, or those at both ends and the number of the others.
+fn commands(all: &[Command], sent: bool) -> (Vec<aidl::MmcCommand::MmcCommand>, i64) {
+    let (first, omitted, last) = ends(all);
+    let shown = first.iter().chain(last);
+    (
+        shown.map(|c| command(c, sent)).collect(),
+        long(omitted as u64),
+    )
+}
+
 /// A plan for the wire.
 pub fn plan(plan: &Plan) -> aidl::ResetPlan::ResetPlan {
     aidl::ResetPlan::ResetPlan {
@@ -129,6 +140,8 @@ pub fn plan(plan: &Plan) -> aidl::ResetPlan::ResetPlan {
 
 fn target_plan(plan: &Plan, target: &TargetPlan) -> aidl::ResetTarget::ResetTarget {
     let limit: Duration = target.chunks().map(|chunk| chunk.limit).sum();
+    let all: Vec<Command> = target.chunks().flat_map(|c| c.commands.clone()).collect();
+    let (commands, omitted) = commands(&all, false);
     aidl::ResetTarget::ResetTarget {
         partition: target.partition.name.clone(),
         node: target.partition.node.clone(),
@@ -143,10 +156,8 @@ fn target_plan(plan: &Plan, target: &TargetPlan) -> aidl::ResetTarget::ResetTarg
         } else {
             0
         },
-        commands: target
-            .chunks()
-            .flat_map(|chunk| chunk.commands.iter().map(|c| command(c, false)))
-            .collect(),
+        commands,
+        omittedCommands: omitted,
         limitMillis: long(limit.as_millis() as u64),
         eraseCommands: target.cost.map_or(0, |cost| long(cost.commands)),
         kernelEraseCommands: target.kernel_cost.map_or(-1, |cost| long(cost.commands)),
@@ -198,12 +209,17 @@ fn probability(p: f64) -> f64 {
 }
 
 fn target_report(target: &TargetReport) -> aidl::TargetReport::TargetReport {
+    let erases = target.commands.iter().filter(|c| c.index == Command::ERASE);
+    let erases = erases.count();
+    let (commands, omitted) = commands(&target.commands, true);
     aidl::TargetReport::TargetReport {
         partition: target.partition.clone(),
         startBytes: long(target.start.0),
         erasedBytes: long(target.erased.0),
         overwrittenBytes: long(target.overwritten.0),
-        commands: target.commands.iter().map(|c| command(c, true)).collect(),
+        commands,
+        omittedCommands: omitted,
+        eraseCommands: erases as i64,
         eraseMicros: long(target.erase_time.as_micros() as u64),
         canaries: target.canaries as i32,
         canariesFound: target.canaries_found as i32,

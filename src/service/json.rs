@@ -161,7 +161,7 @@ object! {
     aidl::ResetStatus::ResetStatus { state, step, elapsedMillis, message, markerPresent, }
     aidl::ResetTarget::ResetTarget {
         partition, node, startBytes, lengthBytes, headBytes, middleBytes, tailBytes,
-        overwrittenBytes, eraseGroups, commands, limitMillis, eraseCommands, kernelEraseCommands,
+        overwrittenBytes, eraseGroups, commands, omittedCommands, limitMillis, eraseCommands, kernelEraseCommands,
         modelMillis, kernelModelMillis, samples,
     }
     aidl::ResetPlan::ResetPlan {
@@ -169,7 +169,7 @@ object! {
         marker, attempt, sanitize, maxChunkBytes, targets, steps, notes,
     }
     aidl::TargetReport::TargetReport {
-        partition, startBytes, erasedBytes, overwrittenBytes, commands, eraseMicros, canaries,
+        partition, startBytes, erasedBytes, overwrittenBytes, commands, omittedCommands, eraseCommands, eraseMicros, canaries,
         canariesFound, samples, samplesWrong, neighbours, neighboursChanged, detectionProbability,
     }
     aidl::ResetReport::ResetReport {

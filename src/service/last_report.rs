@@ -11,9 +11,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Name of the file in the folder.
 pub const FILE: &str = "last-reset.json";
-/// A larger file is none of ours: 45,056 command sequences, as many as the kernel needs for 22 GiB,
-/// make 20 MB.
-const LARGEST: u64 = 64 << 20;
+/// A larger file is none of ours: long lists are kept by their ends.
+const LARGEST: u64 = 4 << 20;
 /// It names the card by its serial number.
 const MODE: u32 = 0o600;
 

@@ -28,8 +28,10 @@ parcelable ResetTarget {
     long overwrittenBytes;
     /** Erase groups in the middle; 0 where the disk is no eMMC. */
     long eraseGroups;
-    /** The commands, in their order. */
+    /** The commands, in their order, or the first and last 32 of more. */
     MmcCommand[] commands;
+    /** How many commands are left out between those. */
+    long omittedCommands;
     /** Longest time that the card may be busy with them, in milliseconds. */
     long limitMillis;
     /** CMD38s for the middle. */

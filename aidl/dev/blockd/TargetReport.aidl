@@ -18,8 +18,12 @@ parcelable TargetReport {
     long erasedBytes;
     /** Bytes overwritten, twice: ragged edges, or all by the method OVERWRITE. */
     long overwrittenBytes;
-    /** The commands as sent, with the card's answers. */
+    /** The commands as sent, with the card's answers, or the first and last 32 of more. */
     MmcCommand[] commands;
+    /** How many commands are left out between those. */
+    long omittedCommands;
+    /** CMD38s among all of them. */
+    long eraseCommands;
     /** Time of the erase commands including their busy phases, or of overwriting, in microseconds. */
     long eraseMicros;
     /** Canaries written before the erase. */

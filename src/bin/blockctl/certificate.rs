@@ -280,6 +280,14 @@ fn commands(html: &mut Html, report: &ResetReport) {
     for target in &report.targets {
         html.element("h3", "", &target.partition);
         command_table(html, &target.commands);
+        if target.omittedCommands > 0 {
+            let text = format!(
+                "The first and the last {} are shown; {} more of the same kind were sent between them.",
+                target.commands.len() / 2,
+                target.omittedCommands
+            );
+            html.element("p", "", &text);
+        }
     }
     if report.plan.sanitize {
         html.element("h3", "", "Sanitize");
@@ -320,25 +328,15 @@ fn command_table(html: &mut Html, commands: &[MmcCommand]) {
     );
 }
 
-/// Time per step; a step that was taken many times has one row.
 fn times(html: &mut Html, report: &ResetReport) {
-    let mut sums: Vec<(&str, u32, Duration)> = Vec::new();
-    for step in &report.steps {
-        let time = micros(step.micros);
-        match sums.iter_mut().find(|(name, ..)| *name == step.step) {
-            Some((_, count, sum)) => {
-                *count += 1;
-                *sum = sum.saturating_add(time);
-            }
-            None => sums.push((&step.step, 1, time)),
-        }
-    }
     html.element("h2", "", "Time per step");
     html.within("section", "narrow", |html| {
         html.table(
-            &[("Step", ""), ("Times", "number"), ("Duration", "number")],
-            sums.iter()
-                .map(|(name, count, sum)| [(*name).to_owned(), count.to_string(), seconds(*sum)]),
+            &[("Step", ""), ("Duration", "number")],
+            report
+                .steps
+                .iter()
+                .map(|step| [step.step.clone(), seconds(micros(step.micros))]),
         );
     });
 }

@@ -284,7 +284,7 @@ fn comparison(target: &aidl::ResetTarget::ResetTarget) -> String {
 fn report_text(report: &aidl::ResetReport::ResetReport) -> String {
     let mut text = String::new();
     for target in &report.targets {
-        let commands = target.commands.iter().filter(|c| c.index == 38).count();
+        let commands = target.eraseCommands;
         let _ = writeln!(
             text,
             "{}: erased {} by {commands} erase command{} in {:.3} s, overwrote {}",

@@ -11,6 +11,10 @@ use crate::reset::timeout;
 use crate::units::{Bytes, SectorRange, Sectors};
 use std::time::Duration;
 
+/// Most command sequences of one range: a plan is held in memory, and every sequence costs a command
+/// of the card's.
+const MOST_SEQUENCES: u64 = 65_536;
+
 /// The largest number of groups in one command sequence, where there is a reason for one.
 pub(super) fn split(
     request: &Request,
@@ -66,6 +70,7 @@ pub(super) fn acts(
             let most = split.map_or(range.length, |groups| {
                 Sectors(groups.saturating_mul(card.group.0))
             });
+            check_count(range, most)?;
             // One ioctl for each pass of a secure trim: where the kernel stops waiting for the first,
             // it would not send the second, and nothing would show that.
             pieces(range, most)
@@ -76,6 +81,23 @@ pub(super) fn acts(
         (Way::Discard(secure), _) => Ok(vec![Act::Discard { range, secure }]),
         _ => Ok(vec![Act::Overwrite(range)]),
     }
+}
+
+fn check_count(range: SectorRange, most: Sectors) -> Result<()> {
+    let count = range.length.0.div_ceil(most.0.max(1));
+    if count <= MOST_SEQUENCES {
+        return Ok(());
+    }
+    let least = Sectors(range.length.0.div_ceil(MOST_SEQUENCES));
+    Err(refuse(
+        Code::InvalidRequest,
+        format!("{range} in chunks of {} are {count} command sequences", most.to_bytes()),
+    )
+    .remedy(format!(
+        "at most {MOST_SEQUENCES} are sent: use --max-chunk {} or more, or 0 for one command; where \
+         kernel.hung_task_panic asks for the chunks, raise kernel.hung_task_timeout_secs",
+        least.to_bytes().0
+    )))
 }
 
 /// `range` in pieces of at most `most`.

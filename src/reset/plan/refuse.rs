@@ -4,8 +4,8 @@ use crate::device::ext_csd::ExtCsd;
 use crate::error::{Code, Failure, Result};
 use crate::fact::Fact;
 use crate::reset::facts::{is_user_area, Disk, Facts, Target, ALLOW_LISTS};
-use crate::reset::marker::{Found, Merge, MAX_ATTEMPTS};
-use crate::reset::plan::{Choice, MarkerPlan};
+use crate::reset::marker::Merge;
+use crate::reset::plan::Choice;
 use crate::reset::request::{Assurance, Marker, Request};
 use crate::reset::step::Step;
 use crate::units::{Bytes, Sectors};
@@ -149,75 +149,6 @@ pub(super) fn check_update(request: &Request, facts: &Facts) -> Result<()> {
             Err(failure.remedy("say --merges-done if you know that none is"))
         }
     }
-}
-
-/// Where the restart marker goes, and which attempt this is.
-pub(super) fn check_marker(request: &Request, facts: &Facts) -> Result<MarkerPlan> {
-    let node = match (request.marker, &facts.misc.partition) {
-        (Marker::Misc, Some(partition)) => partition.node.clone(),
-        (Marker::Misc, None) => return Err(refuse(
-            Code::InvalidRequest,
-            "this device has no partition misc for the restart marker",
-        )
-        .remedy(
-            "say --marker FILE, or --marker none and keep the power on: a reset that is cut is \
-                 then not resumed",
-        )),
-        _ => String::new(),
-    };
-    if let (Marker::Misc, Some(partition)) = (request.marker, &facts.misc.partition) {
-        if partition.range.length < Sectors(4) {
-            return Err(refuse(
-                Code::InvalidRequest,
-                format!(
-                    "misc has {}, a bootloader message needs 4",
-                    partition.range.length
-                ),
-            )
-            .remedy("say --marker FILE or --marker none"));
-        }
-    }
-    let found = match (request.marker, &facts.marker) {
-        (Marker::None, _) => None,
-        (_, Fact::Known { value, .. }) => Some(value.clone()),
-        (_, Fact::Unknown { reason, errno }) => {
-            let denied = matches!(errno, Some(Errno::EPERM | Errno::EACCES));
-            let code = if denied {
-                Code::Permission
-            } else {
-                Code::DeviceFailed
-            };
-            let mut failure = refuse(code, format!("the restart marker cannot be read: {reason}"));
-            failure.errno = *errno;
-            return Err(failure.remedy("run as root, in a domain that may open misc"));
-        }
-    };
-    let attempt =
-        match &found {
-            Some(Found::Ours { attempts, .. }) if *attempts >= MAX_ATTEMPTS => return Err(refuse(
-                Code::NotVerified,
-                format!("the reset is incomplete after {attempts} attempts"),
-            )
-            .remedy(
-                "do not pass this device on: its card cannot be erased. `blockctl reset finish` \
-                 with the run's token gives up",
-            )),
-            Some(Found::Ours { attempts, .. }) => attempts + 1,
-            Some(Found::Foreign { command, .. }) => {
-                return Err(refuse(
-                    Code::ForeignMarker,
-                    format!("the bootloader message holds another command, `{command}`"),
-                )
-                .remedy("it is neither overwritten nor cleared: let what it is for be done first"))
-            }
-            Some(Found::Empty | Found::ForeignWipe { .. }) | None => 1,
-        };
-    Ok(MarkerPlan {
-        place: request.marker,
-        node,
-        found,
-        attempt,
-    })
 }
 
 /// Below what was asked for nothing is touched.

@@ -256,3 +256,29 @@ fn a_small_card_that_may_count_either_way_gets_no_address() {
         .collect();
     assert_eq!(named[..2], [1024 * 512, 3071 * 512]);
 }
+
+#[test]
+fn more_sequences_than_can_be_held_are_refused() {
+    const MOST: u64 = 65_536;
+    let mut big = csd();
+    big.0[212..216].copy_from_slice(&u32::MAX.to_le_bytes());
+    for (groups, fits) in [(MOST, true), (MOST + 1, false)] {
+        let mut facts = facts(&[("userdata", GROUP, groups * GROUP)]);
+        facts.disk.capacity = Sectors(u64::from(u32::MAX));
+        facts.disk.ext_csd = Fact::known(big.clone(), "CMD8");
+        let mut request = Request::new(&["userdata"]);
+        request.max_chunk = Bytes(GROUP * 512);
+        match plan(&request, &facts, 7) {
+            Ok(plan) => {
+                assert!(fits);
+                assert_eq!(plan.targets[0].middle.len() as u64, MOST);
+                assert!(plan.steps().len() < 100);
+            }
+            Err(failure) => {
+                assert!(!fits, "{failure:?}");
+                assert_eq!(failure.code, Code::InvalidRequest);
+                assert!(failure.remedy.contains("--max-chunk"), "{failure:?}");
+            }
+        }
+    }
+}

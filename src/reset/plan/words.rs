@@ -2,6 +2,7 @@
 
 use super::{Act, Choice, Chunk, MarkerPlan, Plan, TargetPlan};
 use crate::device::Command;
+use crate::reset::ends::ends;
 use crate::reset::marker::Found;
 use crate::reset::request::{Marker, Verify};
 use crate::reset::step::Step;
@@ -35,10 +36,14 @@ impl Plan {
             (Step::Erase, TargetPlan::middle_acts),
         ] {
             for target in &self.targets {
-                for act in acts(target) {
-                    let what = self.act(act);
-                    steps.push(format!("{step}: {}: {what}", target.partition.name));
+                let name = &target.partition.name;
+                let line = |act| format!("{step}: {name}: {}", self.act(act));
+                let (first, omitted, last) = ends(acts(target));
+                steps.extend(first.iter().map(line));
+                if omitted > 0 {
+                    steps.push(format!("{step}: {name}: {omitted} more of that kind"));
                 }
+                steps.extend(last.iter().map(line));
             }
         }
         if let Some(sanitize) = &self.sanitize {

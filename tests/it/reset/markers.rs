@@ -88,6 +88,7 @@ fn before() -> Outcome {
     let ours = Found::Ours {
         token: report.token.clone(),
         attempts: 1,
+        targets: vec!["userdata".to_owned()],
     };
     assert_eq!(found(&machine)?, ours, "it stays until finish");
     assert!(
@@ -132,7 +133,9 @@ fn stays() -> Outcome {
     // The next run goes on with the same token.
     let report = run(&machine, &request()).map_err(|e| e.to_string())?;
     match found(&machine)? {
-        Found::Ours { token, attempts } => assert_eq!((token, attempts), (report.token, 2)),
+        Found::Ours {
+            token, attempts, ..
+        } => assert_eq!((token, attempts), (report.token, 2)),
         other => return Err(format!("{other:?}")),
     }
     Ok(())

@@ -4,10 +4,12 @@ use super::layout::{expect_erased_exactly, machine, place, plain, plain_fields, 
 use crate::case::{Case, Outcome};
 use crate::needs::Need;
 use blockd::reset::request::{Assurance, Method, Physical, Request};
+use blockd::service::{convert, json};
 use blockd::units::Bytes;
 use emmc::card::ext_csd::Fields;
-use emmc::card::{argument, Cid, Config};
-use emmc::machine::Machine;
+use emmc::card::{argument, Card, Cid, Config};
+use emmc::machine::{Machine, Partition};
+use emmc::store::{MemStore, Pattern};
 
 /// SEC_FEATURE_SUPPORT bits.
 const SECURE_ERASE: u8 = 0x01;
@@ -17,6 +19,7 @@ const SANITIZE: u8 = 0x40;
 /// The cases.
 pub fn cases() -> Vec<Case> {
     vec![
+        Case::new("reset::thousands_of_chunks_make_a_short_report", thousands).needs(&[Need::Host]),
         Case::new("reset::each_method_is_worth_what_it_says", worth),
         Case::new("reset::auto_takes_the_strongest", auto),
         Case::new("reset::secure_trim_reaches_ragged_edges", edges),
@@ -328,5 +331,40 @@ fn random() -> Outcome {
             "only {count} of {RANGES} are ragged at: {class}"
         );
     }
+    Ok(())
+}
+
+/// Kernel binder carries 1 MiB for everything that is on its way: an answer that does not fit would
+/// be lost after the erase.
+fn thousands() -> Outcome {
+    const GROUPS: u64 = 5000;
+    let sectors = (GROUPS as u32 + 10) * GROUP as u32;
+    let config: Config = Fields {
+        sectors,
+        ..plain_fields()
+    }
+    .into();
+    let store = MemStore::with_pattern(sectors.into(), Pattern { seed: 2 });
+    let card = Card::new(config, Box::new(store)).map_err(|e| e.to_string())?;
+    let table = [Partition::new("userdata", GROUP, GROUPS * GROUP)];
+    let machine = Machine::new(card, &table).map_err(|e| e.to_string())?;
+    let request = Request {
+        max_chunk: Bytes(GROUP * 512),
+        ..Request::new(&["userdata"])
+    };
+    let report = run(&machine, &request).map_err(|e| e.to_string())?;
+    assert_eq!(machine.log().count(38), GROUPS);
+    let wire = convert::report(&report);
+    let target = &wire.targets[0];
+    assert_eq!(target.eraseCommands, GROUPS as i64);
+    // CMD35, 36, 38, 13 each.
+    assert_eq!(
+        target.commands.len() as i64 + target.omittedCommands,
+        4 * GROUPS as i64
+    );
+    assert_eq!(target.commands[0].argument, i64::from(GROUP as u32));
+    // A parcel has two bytes a letter and no keys.
+    let text = json::report(&wire).to_string();
+    assert!(2 * text.len() < 128 << 10, "{} bytes of JSON", text.len());
     Ok(())
 }

@@ -111,16 +111,19 @@ impl Csd {
     /// capacity = (C_SIZE + 1) << (C_SIZE_MULT + 2) << READ_BL_LEN bytes. Sizes that do not
     /// fit exactly are rounded down.
     fn size_fields(sectors: u64) -> (u128, u128, u128) {
-        for read_bl_len in 9..=11 {
-            for mult in (0..=7u32).rev() {
-                let unit = 1u64 << (mult + 2 + read_bl_len - 9);
-                if sectors.is_multiple_of(unit) && (1..=4096).contains(&(sectors / unit)) {
-                    let c_size = sectors / unit - 1;
-                    return (
-                        u128::from(read_bl_len),
-                        u128::from(c_size),
-                        u128::from(mult),
-                    );
+        // 0xfff is what cards above 2 GiB say: the others only where nothing else fits.
+        for most in [4095, 4096] {
+            for read_bl_len in 9..=11 {
+                for mult in (0..=7u32).rev() {
+                    let unit = 1u64 << (mult + 2 + read_bl_len - 9);
+                    if sectors.is_multiple_of(unit) && (1..=most).contains(&(sectors / unit)) {
+                        let c_size = sectors / unit - 1;
+                        return (
+                            u128::from(read_bl_len),
+                            u128::from(c_size),
+                            u128::from(mult),
+                        );
+                    }
                 }
             }
         }
