@@ -56,6 +56,25 @@ pub(super) struct Sent {
 }
 
 impl Run<'_> {
+    /// True once somebody has asked for an end.
+    pub fn cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// Ends the run where somebody has asked for it.
+    pub fn check_cancel(&self, step: Step, when: &str) -> Result<()> {
+        if !self.cancelled() {
+            return Ok(());
+        }
+        Err(
+            Failure::new(Code::Cancelled, step.name(), when).remedy(if self.destructive {
+                "parts of the range are gone already, others are not: run the reset again"
+            } else {
+                "nothing was touched"
+            }),
+        )
+    }
+
     /// Runs one step: shown on the board, timed, and up to the erase only begun where nobody has
     /// cancelled. What was erased is verified in any case.
     pub fn step<T>(
@@ -64,17 +83,8 @@ impl Run<'_> {
         extent: Extent,
         act: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        if step <= Step::Erase && self.cancel.load(Ordering::Relaxed) {
-            return Err(Failure::new(
-                Code::Cancelled,
-                step.name(),
-                format!("cancelled before the step {step}"),
-            )
-            .remedy(if self.destructive {
-                "parts of the range are gone already, others are not: run the reset again"
-            } else {
-                "nothing was touched"
-            }));
+        if step <= Step::Sanitize {
+            self.check_cancel(step, &format!("cancelled before the step {step}"))?;
         }
         self.board.step(step, extent);
         let start = self.storage.now();
@@ -219,6 +229,7 @@ pub(super) fn canaries(run: &mut Run<'_>, claimed: &Claimed) -> Result<()> {
     let mut done = 0;
     for (target, block) in run.plan.targets.iter().zip(&claimed.targets) {
         for position in target.sample_blocks(claimed.block) {
+            run.check_cancel(Step::Canaries, "cancelled while canaries were written")?;
             run.destructive = true;
             canary::fill(&mut buffer, run.seed, position);
             block
@@ -363,6 +374,7 @@ fn overwrite(
     let mut buffer = DirectBuffer::new(PIECE.to_bytes().0 as usize);
     for pass in [Pass::Pattern, Pass::Erased] {
         for piece in pieces(range) {
+            run.check_cancel(step, &format!("cancelled while {range} was overwritten"))?;
             let length = piece.length.to_bytes().0 as usize;
             match pass {
                 Pass::Pattern => canary::pattern(&mut buffer[..length], run.seed, piece.start),

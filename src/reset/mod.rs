@@ -176,20 +176,18 @@ impl Reset {
             .collect::<Result<Vec<_>>>()?;
         let file = request.marker_file.as_ref();
         let place = place::open(run.storage, &run.plan.marker, file)?;
-        let mut withdraw = None;
+        let mut marked = None;
         let erased = (|| {
             if let Some(place) = &place {
-                withdraw = run.step(Step::Marker, none, |run| mark(run.plan, place, token))?;
+                marked = run.step(Step::Marker, none, |run| mark(run.plan, place, token))?;
             }
             erase(run, &claimed)
         })();
-        if let (Err(_), false, Some(sector), Some(place)) =
-            (&erased, run.destructive, &withdraw, &place)
+        if let (Err(failure), false, Some(marked), Some(place)) =
+            (&erased, run.destructive, &marked, &place)
         {
             // Nothing was destroyed: nothing is to be finished by the next boot.
-            if let Err(failure) = place.write(sector) {
-                log::error!("the restart marker stays, it could not be withdrawn: {failure}");
-            }
+            return Err(marked.withdraw(place, token, failure.clone()));
         }
         erased?;
         run.step(Step::CardCache, none, |run| {
@@ -289,9 +287,41 @@ fn busy() -> Failure {
         .remedy("`blockctl reset status` shows it; wait for its end")
 }
 
-/// Writes our marker, unless recovery's own does for one. What it returns restores the sector as
-/// long as nothing was destroyed; a marker of an earlier, cut run is never withdrawn.
-fn mark(plan: &Plan, place: &place::Place, token: &str) -> Result<Option<[u8; marker::SECTOR]>> {
+/// A marker that this run has written over an empty message.
+struct Marked {
+    before: [u8; marker::SECTOR],
+    ours: [u8; marker::SECTOR],
+}
+
+impl Marked {
+    /// Takes the marker back after `failure`, which destroyed nothing. What somebody else has
+    /// written there since is left alone. Returns the failure, with what became of the marker where
+    /// the caller must know.
+    fn withdraw(&self, place: &place::Place, token: &str, mut failure: Failure) -> Failure {
+        let withdrawn = place.read().and_then(|now| {
+            if now == self.ours {
+                place.write(&self.before)
+            } else {
+                Ok(())
+            }
+        });
+        if let Err(why) = withdrawn {
+            failure.message.push_str(&format!(
+                "; nothing was erased, but the restart marker could not be withdrawn: {why}"
+            ));
+            failure.remedy = format!(
+                "the next boot will begin this reset again: `blockctl reset finish {token}` once the \
+                 marker can be written. {}",
+                failure.remedy
+            );
+        }
+        failure
+    }
+}
+
+/// Writes our marker, unless recovery's own does for one. What it returns takes it back as long as
+/// nothing was destroyed; a marker of an earlier, cut run is never withdrawn.
+fn mark(plan: &Plan, place: &place::Place, token: &str) -> Result<Option<Marked>> {
     let sector = place.read()?;
     if Some(marker::parse(&sector)) != plan.marker.found {
         return Err(Failure::new(
@@ -315,13 +345,17 @@ fn mark(plan: &Plan, place: &place::Place, token: &str) -> Result<Option<[u8; ma
         )
         .remedy("reset fewer partitions at a time, or say --marker none"));
     };
-    if let Err(failure) = place.write(&ours) {
-        // It may have been written and not read back.
-        let _ = place.write(&sector);
-        return Err(failure);
-    }
+    let marked = Marked {
+        before: sector,
+        ours,
+    };
     let fresh = matches!(plan.marker.found, Some(Found::Empty));
-    Ok(fresh.then_some(sector))
+    match place.write(&ours) {
+        Ok(()) => Ok(fresh.then_some(marked)),
+        // It may have been written and not read back.
+        Err(failure) if fresh => Err(marked.withdraw(place, token, failure)),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Canaries, edges, middle of every range, sanitize.

@@ -183,7 +183,13 @@ fn public_blockctl(folder: &Path) -> Result<PathBuf, String> {
         .args([Path::new(env!("CARGO_BIN_EXE_blockctl")), &copy])
         .status()
         .map_err(|e| e.to_string())?;
-    made.success().then_some(copy).ok_or("cp failed".to_owned())
+    if !made.success() {
+        return Err("cp failed".to_owned());
+    }
+    // The mask is the process's, and another case may have it narrowed just now.
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))
+        .map_err(|e| e.to_string())?;
+    Ok(copy)
 }
 
 fn other_users() -> Outcome {

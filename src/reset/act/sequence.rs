@@ -111,11 +111,19 @@ pub(super) fn wait_ready(
         if result.is_ok() && status::is_ready(word) {
             return Ok(Some(poll));
         }
-        if let Err(errno @ (Errno::ENODEV | Errno::ENXIO | Errno::ENOMEDIUM | Errno::EPERM)) =
-            result
-        {
-            let text = format!("{what}: the card cannot be asked any more");
-            return Err(undone(step, text, Some(errno)));
+        if let Err(errno) = result {
+            if !passes(errno) {
+                let text = format!("{what}: the card cannot be asked any more");
+                return Err(undone(step, text, Some(errno)));
+            }
+        }
+        if run.cancelled() {
+            return Err(Failure::new(
+                Code::Cancelled,
+                step.name(),
+                format!("{what}: cancelled while the card was busy with it; the card goes on by itself"),
+            )
+            .remedy("the range must be taken for neither kept nor erased: run the reset again"));
         }
         if run.storage.now() >= end {
             let text = format!("{what}: the card is still busy (last status {word:#010x})");
@@ -124,6 +132,17 @@ pub(super) fn wait_ready(
         run.storage.sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(200));
     }
+}
+
+/// Errors of CMD13 that a busy card, or a host that retunes, may give and that pass.
+fn passes(errno: Errno) -> bool {
+    matches!(
+        errno,
+        // No answer in time, a wrong CRC, the host's own trouble.
+        Errno::ETIMEDOUT | Errno::EILSEQ | Errno::EIO | Errno::EBUSY
+            // Said of this call, not of the card.
+            | Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM
+    )
 }
 
 fn erase_failed(range: SectorRange, what: String, errno: Option<Errno>) -> Failure {
@@ -135,4 +154,30 @@ fn undone(step: Step, what: String, errno: Option<Errno>) -> Failure {
     let mut failure = Failure::new(Code::DeviceFailed, step.name(), what);
     failure.errno = errno;
     failure.remedy("the range must be taken for neither kept nor erased: run the reset again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_is_gone_or_denied_is_not_polled() {
+        for errno in [Errno::ETIMEDOUT, Errno::EILSEQ, Errno::EIO, Errno::EINTR] {
+            assert!(passes(errno), "{errno}");
+        }
+        let ends = [
+            Errno::ENODEV,
+            Errno::ENXIO,
+            Errno::ENOMEDIUM,
+            Errno::EPERM,
+            Errno::EACCES,
+            Errno::ENOTTY,
+            Errno::EINVAL,
+            Errno::EBADF,
+            Errno::EOPNOTSUPP,
+        ];
+        for errno in ends {
+            assert!(!passes(errno), "{errno}");
+        }
+    }
 }
