@@ -26,6 +26,9 @@ use table::{allowed, resolve, table};
 /// begins a comment.
 pub const ALLOW_LISTS: [&str; 2] = ["/system/etc/blockd/targets", "/etc/blockd/targets"];
 
+/// How far from a range its neighbouring sectors are looked at: 1 MiB.
+pub const NEAR: Sectors = Sectors(2048);
+
 /// What every Android product may erase.
 const ALWAYS_ALLOWED: [&str; 3] = ["userdata", "metadata", "cache"];
 
@@ -103,6 +106,9 @@ pub struct Facts {
     pub partitions: Vec<Partition>,
     /// The ones to erase, in the order of the request.
     pub targets: Vec<Target>,
+    /// Partitions that begin or end close to a target and are in use, and by whom: what they hold may
+    /// change at any time.
+    pub busy: Vec<(Partition, String)>,
     /// GPT names that may be erased.
     pub allowed: Vec<String>,
     /// The restart marker's usual place, and a pending update.
@@ -145,7 +151,7 @@ pub fn gather(storage: &dyn Storage, request: &Request) -> Result<Facts> {
         )
         .remedy("reset the partitions of one disk at a time"));
     }
-    let targets = found
+    let targets: Vec<Target> = found
         .into_iter()
         .map(|(_, partition)| Target {
             holders: holders(sysfs, &partition.node),
@@ -164,7 +170,9 @@ pub fn gather(storage: &dyn Storage, request: &Request) -> Result<Facts> {
         .map(|(_, p)| p)
         .collect();
     on_disk.sort_by_key(|p| p.range.start);
+    let busy = busy(sysfs, &on_disk, &targets);
     Ok(Facts {
+        busy,
         disk: gather_disk(storage, &disk)?,
         partitions: on_disk,
         targets,
@@ -173,6 +181,30 @@ pub fn gather(storage: &dyn Storage, request: &Request) -> Result<Facts> {
         marker,
         hung_task: hung_task(sysfs),
     })
+}
+
+/// Who uses the partitions that lie close to a target.
+fn busy(
+    sysfs: &dyn Sysfs,
+    partitions: &[Partition],
+    targets: &[Target],
+) -> Vec<(Partition, String)> {
+    let near = |partition: &&Partition| {
+        !targets.iter().any(|t| t.partition == **partition)
+            && targets.iter().any(|t| {
+                let (a, b) = (t.partition.range, partition.range);
+                a.start.0 < b.end().0.saturating_add(NEAR.0)
+                    && b.start.0 < a.end().0.saturating_add(NEAR.0)
+            })
+    };
+    partitions
+        .iter()
+        .filter(near)
+        .filter_map(|partition| {
+            let holder = holders(sysfs, &partition.node).into_iter().next()?;
+            Some((partition.clone(), holder))
+        })
+        .collect()
 }
 
 /// Reads what misc says.

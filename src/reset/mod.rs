@@ -25,8 +25,8 @@ use act::{Claimed, Run, Sent};
 use board::{Board, Extent, Status};
 use marker::Found;
 use plan::{MarkerPlan, Plan, TargetPlan};
-use report::{Report, TargetReport};
-use request::{Logical, MarkerFile, Request};
+use report::{Ended, Report, TargetReport};
+use request::{Assurance, Logical, MarkerFile, Physical, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -83,10 +83,21 @@ impl Reset {
     /// Those of [`Reset::plan`], with nothing touched; `BUSY`; `PLAN_STALE`; `CANCELLED`;
     /// `DEVICE_FAILED` and `NOT_VERIFIED`, after which the range is neither kept nor erased.
     pub fn run(self: &Arc<Reset>, request: &Request, observer: Option<Observer>) -> Result<Report> {
+        self.run_then(request, observer, |ended| ended.result)
+    }
+
+    /// [`Reset::run`], with something that is done with its end before [`Reset::status`] says that
+    /// it has ended: who sees that finds the report kept.
+    pub fn run_then<T>(
+        self: &Arc<Reset>,
+        request: &Request,
+        observer: Option<Observer>,
+        then: impl FnOnce(Ended) -> T,
+    ) -> T {
         let _running = match self.running.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(busy()),
+            Err(TryLockError::WouldBlock) => return then(busy().into()),
         };
         self.cancel.store(false, Ordering::Relaxed);
         let number = self.board.start();
@@ -97,20 +108,24 @@ impl Reset {
                 .name("progress".to_owned())
                 .spawn(move || this.board.follow(number, PROGRESS_PERIOD, &mut observer));
         }
-        let result = self.execute(request);
-        let text = result.as_ref().err().map(Failure::to_string);
+        let ended = self.execute(request);
+        let text = ended.result.as_ref().err().map(Failure::to_string);
+        let then = then(ended);
         self.board.end(text.as_deref());
-        result
+        then
     }
 
-    fn execute(&self, request: &Request) -> Result<Report> {
+    fn execute(&self, request: &Request) -> Ended {
         let started = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let begin = self.storage.now();
         let seed = canary::digest(self.uuid(started).as_bytes());
         self.board.step(Step::Plan, Extent::default());
-        let plan = self.decide(request, seed)?;
+        let plan = match self.decide(request, seed) {
+            Ok(plan) => plan,
+            Err(failure) => return failure.into(),
+        };
         // A reset that goes on keeps the token of its first run.
         let token = match &plan.marker.found {
             Some(Found::Ours { token, .. }) => token.clone(),
@@ -128,21 +143,45 @@ impl Reset {
             sent: vec![Sent::default(); plan.targets.len()],
             sanitized: Vec::new(),
         };
-        let targets = self.carry_out(&mut run, request, &token)?;
-        Ok(Report {
+        let carried_out = self.carry_out(&mut run, request, &token);
+        let (targets, failure) = match carried_out {
+            Ok(targets) => (targets, None),
+            Err(failure) if run.destructive => (sent_only(&run), Some(failure)),
+            Err(failure) => return failure.into(),
+        };
+        let (logical, physical, assurance) = match &failure {
+            None => (Logical::Verified, plan.physical, plan.assurance),
+            Some(Failure {
+                code: Code::NotVerified,
+                ..
+            }) => (Logical::Failed, Physical::None, Assurance::None),
+            Some(_) => (Logical::NotChecked, Physical::None, Assurance::None),
+        };
+        let report = Report {
             software_version: crate::VERSION.to_owned(),
             token,
             started,
             elapsed: self.storage.now() - begin,
             targets,
             sanitize_commands: std::mem::take(&mut run.sanitized),
-            logical: Logical::Verified,
-            physical: plan.physical,
-            assurance: plan.assurance,
+            logical,
+            physical,
+            assurance,
             steps: std::mem::take(&mut run.steps),
             warnings: std::mem::take(&mut run.warnings),
+            failure: failure.clone(),
             plan,
-        })
+        };
+        match failure {
+            None => Ended {
+                result: Ok(report),
+                incomplete: None,
+            },
+            Some(failure) => Ended {
+                result: Err(failure),
+                incomplete: Some(report),
+            },
+        }
     }
 
     /// Everything after the plan, in the order that nothing may change.
@@ -377,6 +416,17 @@ fn erase(run: &mut Run<'_>, claimed: &Claimed) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// What was sent by a run that did not come to its end; nothing of it counts as read back.
+fn sent_only(run: &Run<'_>) -> Vec<TargetReport> {
+    let nothing = verify::Findings::default();
+    run.plan
+        .targets
+        .iter()
+        .zip(&run.sent)
+        .map(|(target, sent)| target_report(target, sent, &nothing, Sectors(1)))
+        .collect()
 }
 
 fn target_report(

@@ -202,8 +202,17 @@ pub fn plan(request: &Request, facts: &Facts, seed: u64) -> Result<Plan> {
         .map(|t| t.range)
         .chain(misc_of(&marker, facts))
         .collect();
+    let busy: Vec<SectorRange> = facts.busy.iter().map(|(p, _)| p.range).collect();
     for target in &mut targets {
-        target.neighbours = spots::without(&target.neighbours, &written);
+        target.neighbours =
+            spots::without(&target.neighbours, &[written.as_slice(), &busy].concat());
+    }
+    for (partition, holder) in &facts.busy {
+        notes.push(format!(
+            "{} ({}) beside the range is {holder}: its sectors are not compared, they may change at \
+             any time",
+            partition.name, partition.node
+        ));
     }
     // The keys first: without them the rest cannot be decrypted, whatever happens next.
     targets.sort_by_key(|t| t.partition.name != "metadata");

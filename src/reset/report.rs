@@ -1,6 +1,7 @@
 //! What a reset did and what it is worth.
 
 use crate::device::Command;
+use crate::error::{Failure, Result};
 use crate::reset::plan::Plan;
 use crate::reset::request::{Assurance, Logical, Physical};
 use crate::reset::step::Step;
@@ -65,6 +66,26 @@ pub struct Report {
     pub steps: Vec<(Step, Duration)>,
     /// What went otherwise than planned.
     pub warnings: Vec<String>,
+    /// Why the run is incomplete; `None` where it is complete.
+    pub failure: Option<Failure>,
+}
+
+/// How a run ended.
+pub struct Ended {
+    /// The report of a run that is complete, or why it is not.
+    pub result: Result<Report>,
+    /// What a run that is not complete had done, where it had destroyed anything.
+    pub incomplete: Option<Report>,
+}
+
+impl From<Failure> for Ended {
+    /// A run that destroyed nothing.
+    fn from(failure: Failure) -> Ended {
+        Ended {
+            result: Err(failure),
+            incomplete: None,
+        }
+    }
 }
 
 /// Version of the report's format in AIDL and JSON.

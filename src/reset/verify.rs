@@ -145,6 +145,7 @@ fn whole(
 ) -> Result<()> {
     let mut buffer = DirectBuffer::new(PIECE.to_bytes().0 as usize);
     for piece in pieces(range) {
+        run.check_cancel(Step::Verify, "cancelled while the range was read back")?;
         let length = piece.length.to_bytes().0 as usize;
         read(
             block,

@@ -192,6 +192,12 @@ pub fn report(report: &Report) -> aidl::ResetReport::ResetReport {
             .map(|(s, t)| step_time(*s, *t))
             .collect(),
         warnings: report.warnings.clone(),
+        error: aidl::ErrorCode::ErrorCode(report.failure.as_ref().map_or(0, |f| f.code as i32)),
+        message: report
+            .failure
+            .as_ref()
+            .map(|failure| format!("{}: {failure}", failure.step))
+            .unwrap_or_default(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! value its name; docs/report.md says what they mean.
 
 use crate::aidl;
+use crate::error::Code;
 use crate::reset::board::State;
 use crate::reset::report::FORMAT_VERSION;
 use crate::reset::request::{Assurance, Logical, Marker, Method, Physical, Verify};
@@ -138,6 +139,27 @@ by_name! {
     Verify: aidl::Verify::Verify,
 }
 
+/// `OK` is no error, so that [`Code`] has it not.
+impl Json for aidl::ErrorCode::ErrorCode {
+    fn to_json(&self) -> Value {
+        match (self.0, Code::from_number(self.0)) {
+            (0, _) => Value::from("OK"),
+            (_, Some(code)) => Value::from(code.name()),
+            (number, None) => Value::from(number),
+        }
+    }
+
+    fn from_json(value: &Value) -> Result<Self, String> {
+        match value.as_str() {
+            Some("OK") => Ok(Self(0)),
+            Some(text) => Code::from_name(text)
+                .map(|code| Self(code as i32))
+                .ok_or_else(|| format!(" has the unknown value `{text}`")),
+            None => i32::from_json(value).map(Self),
+        }
+    }
+}
+
 /// Parcelables, field by field. A field that is forgotten here does not compile.
 macro_rules! object {
     ($($aidl:path { $($field:ident,)* })*) => {$(
@@ -175,6 +197,7 @@ object! {
     aidl::ResetReport::ResetReport {
         formatVersion, softwareVersion, token, startedUnixMillis, elapsedMillis, plan, targets,
         sanitizeCommands, logical, physical, assurance, formatNeeded, steps, warnings,
+        error, message,
     }
 }
 

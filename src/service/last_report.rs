@@ -16,7 +16,7 @@ const LARGEST: u64 = 4 << 20;
 /// It names the card by its serial number.
 const MODE: u32 = 0o600;
 
-/// The report of the last run that succeeded.
+/// The report of the last run that destroyed anything.
 pub struct LastReport {
     file: Option<PathBuf>,
     /// As JSON: the types that Soong generates cannot be cloned.

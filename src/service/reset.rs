@@ -60,12 +60,15 @@ impl IFactoryReset for ResetService {
     ) -> BinderResult<ResetReport> {
         self.gate.check("run")?;
         let observer = progress.map(observer);
-        let report =
-            convert::request(request).and_then(|request| self.reset.run(&request, observer));
-        let report = report.map(|report| {
-            let mut report = convert::report(&report);
-            self.last.put(&mut report);
-            report
+        let report = convert::request(request).and_then(|request| {
+            self.reset.run_then(&request, observer, |ended| {
+                if let Some(incomplete) = &ended.incomplete {
+                    self.last.put(&mut convert::report(incomplete));
+                }
+                let mut report = convert::report(&ended.result?);
+                self.last.put(&mut report);
+                Ok(report)
+            })
         });
         answer("run", report)
     }

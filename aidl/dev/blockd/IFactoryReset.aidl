@@ -61,8 +61,8 @@ interface IFactoryReset {
     void cancel();
 
     /**
-     * The report of the last run that succeeded, or null. Where the service was started with
-     * `--state DIR` it outlives the service.
+     * The report of the last run that destroyed anything, or null; its `error` says whether it is
+     * complete. Where the service was started with `--state DIR` it outlives the service.
      */
     @nullable ResetReport lastReport();
 }

@@ -7,6 +7,7 @@
 package dev.blockd;
 
 import dev.blockd.Assurance;
+import dev.blockd.ErrorCode;
 import dev.blockd.Logical;
 import dev.blockd.MmcCommand;
 import dev.blockd.Physical;
@@ -44,4 +45,8 @@ parcelable ResetReport {
     StepTime[] steps;
     /** What went otherwise than planned, without making the result less than reported. */
     String[] warnings;
+    /** OK, or why the run is incomplete: then nothing in this report is a claim. */
+    ErrorCode error = ErrorCode.OK;
+    /** The failed step and the failure in words; empty where there is none. */
+    String message;
 }

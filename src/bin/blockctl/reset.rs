@@ -109,7 +109,8 @@ pub fn run(
     }
 }
 
-const NO_REPORT: &str = "no reset has succeeded since the service started, and no report was kept";
+const NO_REPORT: &str =
+    "no reset has destroyed anything since the service started, and no report was kept";
 
 /// The place that `--html` names.
 fn certificate(path: Option<&Path>, output: &Output) -> Result<Option<Place>> {
@@ -119,6 +120,17 @@ fn certificate(path: Option<&Path>, output: &Output) -> Result<Option<Place>> {
 
 /// Writes the certificate where one was asked for. True where stdout is left for the report.
 fn certify(place: Option<Place>, report: &aidl::ResetReport::ResetReport) -> Result<bool> {
+    if place.is_some() && report.error != aidl::ErrorCode::ErrorCode::OK {
+        return Err(Failure::new(
+            Code::NotVerified,
+            "certificate",
+            format!(
+                "nothing to certify: the last reset is incomplete, {}",
+                report.message
+            ),
+        )
+        .remedy("do not pass this device on: run the reset again"));
+    }
     let Some(place) = place else {
         return Ok(true);
     };
@@ -283,6 +295,13 @@ fn comparison(target: &aidl::ResetTarget::ResetTarget) -> String {
 
 fn report_text(report: &aidl::ResetReport::ResetReport) -> String {
     let mut text = String::new();
+    if report.error != aidl::ErrorCode::ErrorCode::OK {
+        let _ = writeln!(
+            text,
+            "INCOMPLETE, run {}: {}\nDo not pass this device on: run the reset again. Sent until then:",
+            report.token, report.message
+        );
+    }
     for target in &report.targets {
         let commands = target.eraseCommands;
         let _ = writeln!(
@@ -294,6 +313,9 @@ fn report_text(report: &aidl::ResetReport::ResetReport) -> String {
             target.eraseMicros as f64 / 1e6,
             bytes(target.overwrittenBytes)
         );
+        if report.error != aidl::ErrorCode::ErrorCode::OK {
+            continue;
+        }
         let _ = writeln!(
             text,
             "  read back: {} of {} canaries left, {} of {} samples wrong, {} of {} neighbouring \
@@ -320,6 +342,9 @@ fn report_text(report: &aidl::ResetReport::ResetReport) -> String {
     );
     for warning in &report.warnings {
         let _ = writeln!(text, "warning: {warning}");
+    }
+    if report.error != aidl::ErrorCode::ErrorCode::OK {
+        return text;
     }
     let _ = writeln!(
         text,

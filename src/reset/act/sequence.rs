@@ -121,7 +121,9 @@ pub(super) fn wait_ready(
             return Err(Failure::new(
                 Code::Cancelled,
                 step.name(),
-                format!("{what}: cancelled while the card was busy with it; the card goes on by itself"),
+                format!(
+                    "{what}: cancelled while the card was busy with it; the card goes on by itself"
+                ),
             )
             .remedy("the range must be taken for neither kept nor erased: run the reset again"));
         }

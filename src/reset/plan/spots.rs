@@ -1,6 +1,7 @@
 //! Where it is looked: samples inside a range, neighbours outside of it.
 
 use crate::reset::canary::spread;
+use crate::reset::facts::NEAR;
 use crate::units::{SectorRange, Sectors};
 
 /// Seeded samples per target, besides the borders.
@@ -39,7 +40,7 @@ pub fn samples(middle: SectorRange, group: Sectors, seed: u64) -> Vec<Sectors> {
 
 /// On each side: the rest of the group that the range shares, at least one sector, at most 1 MiB.
 pub fn neighbours(range: SectorRange, group: Sectors, capacity: Sectors) -> Vec<SectorRange> {
-    const MOST: u64 = 2048;
+    const MOST: u64 = NEAR.0;
     const BLOCK: u64 = 8;
     let before = range
         .start

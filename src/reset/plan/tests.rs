@@ -65,6 +65,7 @@ fn facts(targets: &[(&str, u64, u64)]) -> Facts {
                 read_only: Fact::known(false, "here"),
             })
             .collect(),
+        busy: Vec::new(),
         allowed: partitions.iter().map(|p| p.name.clone()).collect(),
         partitions,
         misc: Misc {

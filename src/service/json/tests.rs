@@ -85,6 +85,8 @@ fn full() -> ResetReport {
             micros: 31,
         }],
         warnings: vec![text("w")],
+        error: aidl::ErrorCode::ErrorCode(0),
+        message: String::new(),
     }
 }
 
