@@ -33,6 +33,11 @@ pub fn cases() -> Vec<Case> {
         )
         .needs(&[Need::Host]),
         Case::new("report::a_report_survives_a_restart", kept::restart),
+        Case::new(
+            "report::a_failed_run_has_a_report_and_no_certificate",
+            kept::failed,
+        )
+        .needs(&[Need::Host]),
         Case::new("report::a_damaged_file_is_no_report", kept::damaged),
         Case::new(
             "report::a_folder_that_is_gone_is_a_warning",

@@ -3,9 +3,12 @@
 use crate::case::Outcome;
 use crate::reset::layout::{machine, plain};
 use crate::served::{blockctl_at, json_of, request, Served};
+use blockd::aidl::ErrorCode::ErrorCode;
+use blockd::aidl::Logical::Logical;
 use blockd::aidl::ResetReport::ResetReport;
 use blockd::service::json;
 use blockd::service::last_report::FILE;
+use emmc::card::{Effect, Fault};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -64,6 +67,39 @@ pub fn restart() -> Outcome {
     assert_eq!(files.count(), 1);
     // It is the folder that remembers.
     assert!(last(&Served::new(card.clone(), &[], None)?)?.is_none());
+    Ok(())
+}
+
+/// What a run had done that failed after it had destroyed something; no page certifies it.
+pub fn failed() -> Outcome {
+    let state = folder()?;
+    let card = machine(plain());
+    let served = Served::new(card.clone(), &[], Some(state.path()))?;
+    run(&served, "ragged")?;
+    card.with_card(|card| card.inject(Fault::new(38, 1, Effect::Later(1 << 19))));
+    assert!(run(&served, "userdata").is_err());
+    let report = last(&served)?.ok_or("no report")?;
+    assert_eq!(report.error, ErrorCode::DEVICE_FAILED);
+    assert!(report.message.starts_with("erase: "), "{}", report.message);
+    assert_eq!(report.assurance.0, 0);
+    assert_eq!(report.logical, Logical::NOT_CHECKED);
+    assert_eq!(report.targets[0].partition, "userdata");
+    let output = blockctl_at(&served.socket(), &["reset", "report"])?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("INCOMPLETE"), "{text}");
+    assert!(
+        !text.contains("worth:") || text.contains("worth: none"),
+        "{text}"
+    );
+    let page = state.path().join("page.html");
+    let arguments = ["reset", "report", "--html", &page.display().to_string()];
+    let refused = blockctl_at(&served.socket(), &arguments)?;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(!page.exists());
+    // The next success is the last report.
+    run(&served, "userdata")?;
+    let report = last(&served)?.ok_or("no report")?;
+    assert_eq!(report.error, ErrorCode::OK);
     Ok(())
 }
 

@@ -3,18 +3,19 @@
 use super::layout::{
     expect_erased_exactly, expect_untouched, machine, place, plain, plain_fields, reset, GROUP,
 };
+use super::wrapped::Wrapped;
 use crate::case::{Case, Outcome};
 use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
 use blockd::error::{Code, Failure};
 use blockd::reset::report::Report;
-use blockd::reset::request::Request;
+use blockd::reset::request::{Method, Request};
 use blockd::reset::Reset;
 use emmc::card::ext_csd::Fields;
 use emmc::card::{Config, Effect, Fault, Lies, Timing};
 use emmc::machine::{Kernel, Machine};
 use nix::errno::Errno;
 use std::sync::mpsc::{channel, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// The cases.
@@ -27,6 +28,12 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::a_sanitize_that_timed_out_is_not_claimed", sanitize),
         Case::new("reset::a_second_run_is_refused", second),
         Case::new("reset::cancel_stops_before_the_erase", cancel),
+        Case::new("reset::cancel_is_heard_while_the_card_is_busy", cancel_busy),
+        Case::new("reset::neighbours_in_use_are_not_compared", busy_neighbour),
+        Case::new(
+            "reset::small_cards_that_count_either_way_are_overwritten",
+            small,
+        ),
     ]
 }
 
@@ -274,5 +281,91 @@ fn cancel() -> Outcome {
     let failure = run.err().ok_or("a cancelled reset went on")?;
     assert_eq!(failure.code, Code::Cancelled);
     expect_untouched(&machine);
+    Ok(())
+}
+
+/// A kernel that does not wait, a card that is busy for 14 s: cancel ends the waiting, not the erase.
+fn cancel_busy() -> Outcome {
+    let timing = Timing {
+        erase_us: 14_000_000,
+        ..Timing::zero()
+    };
+    let machine = machine(Config { timing, ..plain() });
+    machine.set_kernel(Kernel::V4_14);
+    let asked: Arc<OnceLock<Arc<Reset>>> = Arc::default();
+    let who = Arc::clone(&asked);
+    let storage = Wrapped::new(&machine).on_sleep(Box::new(move || {
+        if let Some(reset) = who.get() {
+            reset.cancel();
+        }
+    }));
+    let reset = Arc::new(Reset::new(Arc::new(storage)));
+    let _ = asked.set(Arc::clone(&reset));
+    let failure = reset
+        .run(&Request::new(&["userdata"]), None)
+        .err()
+        .ok_or("it waited on")?;
+    assert_eq!(
+        (failure.code, failure.step.as_str()),
+        (Code::Cancelled, "erase")
+    );
+    assert!(failure.message.contains("goes on by itself"), "{failure:?}");
+    assert!(
+        failure.remedy.contains("run the reset again"),
+        "{failure:?}"
+    );
+    assert_eq!(machine.log().count(38), 1, "and is not sent again");
+    Ok(())
+}
+
+/// persist is mounted, its file system writes beside the range: that is no fault of the erase.
+fn busy_neighbour() -> Outcome {
+    let machine = machine(plain());
+    let persist = place("persist");
+    let compared = |report: &Report| {
+        report.plan.targets[0]
+            .neighbours
+            .iter()
+            .any(|range| range.start.0 < persist.start + persist.sectors)
+    };
+    let report = reset(&machine, "ragged").map_err(|e| e.to_string())?;
+    assert!(compared(&report), "unused ones are compared");
+    machine
+        .mount("mmcblk0p2", "/persist")
+        .map_err(|e| e.to_string())?;
+    let report = reset(&machine, "ragged").map_err(|e| e.to_string())?;
+    assert!(!compared(&report));
+    assert!(report.targets[0].neighbours > 0, "those of frp still are");
+    let said = report
+        .plan
+        .notes
+        .iter()
+        .any(|note| note.contains("persist") && note.contains("/persist"));
+    assert!(said, "{:?}", report.plan.notes);
+    Ok(())
+}
+
+/// 1 GiB, and a CSD that larger cards have: a user area made small by partitions of the card's own
+/// still counts in sectors, and EXT_CSD does not tell.
+fn small() -> Outcome {
+    let fields = Fields {
+        sectors: 1 << 21,
+        ..plain_fields()
+    };
+    let machine = machine(fields.into());
+    machine.files().set(
+        "/sys/block/mmcblk0/device/csd",
+        "d04f01320f5903fffffffff7924000f2",
+    );
+    let failure = reset(&machine, "userdata").err().ok_or("it was guessed")?;
+    assert_eq!(failure.code, Code::Unsupported);
+    expect_untouched(&machine);
+    let request = Request {
+        method: Method::Overwrite,
+        ..Request::new(&["userdata"])
+    };
+    super::layout::run(&machine, &request).map_err(|e| e.to_string())?;
+    expect_erased_exactly(&machine, &["userdata"]);
+    assert_eq!(machine.log().count(35), 0);
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! `finish`, never taken from somebody else; and pending updates.
 
 use super::layout::{self, expect_untouched, machine, place, plain, run};
+use super::wrapped::Wrapped;
 use crate::case::{Case, Outcome};
 use blockd::device::{Access, DirectBuffer, Storage};
 use blockd::error::Code;
@@ -28,6 +29,9 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::foreign_messages_are_left_alone", foreign),
         Case::new("reset::the_third_failure_stops", attempts),
         Case::new("reset::a_marker_in_a_file", file),
+        Case::new("reset::a_pending_reset_is_not_forgotten", pending),
+        Case::new("reset::recovery_is_told_no_more_than_was_asked_for", told),
+        Case::new("reset::a_marker_that_stays_is_told_of", told_of),
         Case::new("reset::pending_updates_are_refused", updates),
     ]
 }
@@ -287,5 +291,99 @@ fn updates() -> Outcome {
     assert_eq!(failure.code, Code::UpdatePending);
     assert!(failure.remedy.contains("--merges-done"), "{failure:?}");
     expect_untouched(&machine);
+    Ok(())
+}
+
+fn fail_once(machine: &Machine) {
+    machine.with_card(|card| card.inject(Fault::new(38, 1, Effect::Later(1 << 19))));
+}
+
+/// A cut reset of userdata and ragged: one of userdata alone would forget ragged.
+fn pending() -> Outcome {
+    let machine = phone()?;
+    let both = Request {
+        marker: Marker::Misc,
+        ..Request::new(&["userdata", "ragged"])
+    };
+    fail_once(&machine);
+    run(&machine, &both).err().ok_or("it passed")?;
+    let Found::Ours { token, targets, .. } = found(&machine)? else {
+        return Err("no marker of ours".to_owned());
+    };
+    assert_eq!(targets, ["ragged", "userdata"]);
+    machine.reset_logs();
+    let failure = run(&machine, &request())
+        .err()
+        .ok_or("ragged was forgotten")?;
+    assert_eq!(failure.code, Code::InvalidRequest);
+    assert!(failure.message.contains(&token), "{failure:?}");
+    assert!(failure.remedy.contains("ragged userdata"), "{failure:?}");
+    assert_eq!(machine.log().count(38), 0);
+    // In whatever order, and with more.
+    let more = Request {
+        marker: Marker::Misc,
+        ..Request::new(&["ragged", "tiny", "userdata"])
+    };
+    let report = run(&machine, &more).map_err(|e| e.to_string())?;
+    assert_eq!(report.token, token);
+    match found(&machine)? {
+        Found::Ours {
+            attempts, targets, ..
+        } => {
+            assert_eq!((attempts, targets.len()), (2, 3));
+        }
+        other => return Err(format!("{other:?}")),
+    }
+    Ok(())
+}
+
+/// After a power loss recovery would wipe userdata for a marker that is about something else.
+fn told() -> Outcome {
+    let part = Request {
+        offset: Bytes(0),
+        length: Some(Bytes(1 << 20)),
+        ..request()
+    };
+    let other = Request {
+        marker: Marker::Misc,
+        ..Request::new(&["ragged"])
+    };
+    for refused in [part, other] {
+        let machine = phone()?;
+        let failure = run(&machine, &refused).err().ok_or("it was written")?;
+        assert_eq!(failure.code, Code::InvalidRequest, "{failure:?}");
+        assert!(failure.remedy.contains("--marker"), "{failure:?}");
+        assert_eq!(machine.log().counters.reliable_writes, 0);
+        assert_eq!(machine.log().count(38), 0);
+        // A file is read by nobody else.
+        let file = MarkerFile(Arc::new(tempfile::tempfile().map_err(|e| e.to_string())?));
+        let kept = Request {
+            marker: Marker::File,
+            marker_file: Some(file),
+            ..refused
+        };
+        run(&machine, &kept).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+/// The marker is written, then misc fails: the caller must know that the next boot will wipe.
+fn told_of() -> Outcome {
+    let machine = phone()?;
+    let storage = Wrapped::new(&machine).fragile(MISC);
+    let failure = Arc::new(Reset::new(Arc::new(storage)))
+        .run(&request(), None)
+        .err()
+        .ok_or("it passed")?;
+    assert_eq!(failure.step, "marker", "{failure:?}");
+    let Found::Ours { token, .. } = found(&machine)? else {
+        return Err("this case wants a marker that stayed".to_owned());
+    };
+    assert!(
+        failure.message.contains("could not be withdrawn"),
+        "{failure:?}"
+    );
+    assert!(failure.remedy.contains(&token), "{failure:?}");
+    assert_eq!(machine.log().count(38), 0);
     Ok(())
 }

@@ -6,6 +6,7 @@ pub mod layout;
 mod markers;
 mod methods;
 mod refusals;
+mod wrapped;
 
 use crate::case::{Case, Outcome};
 use blockd::reset::request::{Assurance, Logical, Physical, Request, Verify};
