@@ -108,26 +108,6 @@ pub fn expect_erased_exactly(machine: &Machine, erased: &[&str]) {
     }
 }
 
-/// The same for one range, whatever it is called.
-pub fn expect_range_erased_exactly(machine: &Machine, start: u64, sectors: u64, what: &str) {
-    let end = start + sectors;
-    let capacity = machine.with_card(|card| card.sectors());
-    let ranges = [
-        NamedRange::new("before", 0, start),
-        NamedRange::new("range", start, sectors),
-        NamedRange::new("after", end, capacity - end),
-    ];
-    let report = machine.report(&ranges).expect("the medium can be read");
-    for range in &report.scan.ranges {
-        let wanted = match range.range.name.as_str() {
-            "range" => range.erased,
-            _ => range.pattern,
-        };
-        assert_eq!(wanted, range.range.sectors, "{what}: {range:?}");
-        assert_eq!(range.dirty, 0, "{what}: {range:?}");
-    }
-}
-
 /// The first sector of `misc`, a kernel name.
 pub fn message(machine: &Machine, misc: &str) -> Result<[u8; SECTOR], String> {
     let block = machine

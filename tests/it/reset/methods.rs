@@ -26,7 +26,6 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::chunks_are_kept_to_their_size", chunks),
         Case::new("reset::a_panicking_kernel_is_not_kept_waiting", hung_task),
         Case::new("reset::quirks_are_the_kernel_s", quirks),
-        Case::new("reset::random_ranges_are_erased_exactly", random).needs(&[Need::Host]),
     ]
 }
 
@@ -260,77 +259,6 @@ fn quirks() -> Outcome {
     run(&kingston, &Request::new(&["ragged"])).map_err(|e| e.to_string())?;
     assert_eq!(kingston.log().erases(argument::SECURE_TRIM_1).commands, 0);
     expect_erased_exactly(&kingston, &["ragged"]);
-    Ok(())
-}
-
-/// Random ranges on random cards: nothing outside changes, nothing inside stays.
-fn random() -> Outcome {
-    const RANGES: u64 = 400;
-    let mut state = 0x5eed;
-    let mut next = |below: u64| {
-        state = blockd::reset::canary::spread(state);
-        state % below
-    };
-    let (mut head, mut tail, mut both, mut short) = (0, 0, 0, 0);
-    for round in 0..RANGES {
-        let features = [SECURE_ERASE, SECURE_ERASE | TRIM, TRIM, 0][next(4) as usize];
-        let fields = Fields {
-            sectors: if next(3) == 0 { 1 << 21 } else { 8 << 21 },
-            sec_feature_support: features,
-            hc_erase_grp_size: [1, 1, 2, 8][next(4) as usize],
-            erased_mem_cont: next(2) as u8,
-            ..plain_fields()
-        };
-        let group = u64::from(fields.hc_erase_grp_size) * GROUP;
-        let machine = machine(fields.into());
-        let whole = place("userdata");
-        // A quarter each: aligned, ragged at its head, at its tail, anywhere.
-        let kind = round % 4;
-        let cut = |value: u64, aligned: bool| {
-            if aligned {
-                value - value % group
-            } else {
-                value
-            }
-        };
-        let first = cut(next(whole.sectors / 2), kind == 0 || kind == 2);
-        let most = whole.sectors - first;
-        let start = whole.start + first;
-        let length = match next(4) {
-            0 => 1 + next(group.min(most)),
-            _ => {
-                let end = cut(start + 1 + next(most), kind == 0 || kind == 1);
-                end.saturating_sub(start).max(1)
-            }
-        };
-        let (ragged_head, ragged_tail) = (start % group != 0, (start + length) % group != 0);
-        match (ragged_head, ragged_tail) {
-            _ if length < group => short += 1,
-            (true, true) => both += 1,
-            (true, false) => head += 1,
-            (false, true) => tail += 1,
-            (false, false) => {}
-        }
-        let request = Request {
-            offset: Bytes(first * 512),
-            length: Some(Bytes(length * 512)),
-            ..Request::new(&["userdata"])
-        };
-        let what = format!("round {round}: {fields:?} {start}+{length}");
-        run(&machine, &request).map_err(|e| format!("{what}: {e:?}"))?;
-        super::layout::expect_range_erased_exactly(&machine, start, length, &what);
-    }
-    for (class, count) in [
-        ("head", head),
-        ("tail", tail),
-        ("both", both),
-        ("short", short),
-    ] {
-        assert!(
-            count * 20 >= RANGES,
-            "only {count} of {RANGES} are ragged at: {class}"
-        );
-    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod faults;
 pub mod layout;
 mod markers;
 mod methods;
+mod ranges;
 mod refusals;
 mod wrapped;
 
@@ -40,6 +41,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::progress_is_told", progress),
         Case::new("reset::twenty_two_gib_in_one_command", twenty_two_gib),
     ];
+    cases.extend(ranges::cases());
     cases.extend(refusals::cases());
     cases.extend(faults::cases());
     cases.extend(methods::cases());
