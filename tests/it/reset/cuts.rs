@@ -30,15 +30,15 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A card and a range on it.
-struct Layout {
-    name: &'static str,
+pub(super) struct Layout {
+    pub name: &'static str,
     features: u8,
     start: u64,
-    sectors: u64,
+    pub sectors: u64,
     chunk: u64,
 }
 
-const LAYOUTS: [Layout; 4] = [
+pub(super) const LAYOUTS: [Layout; 4] = [
     Layout {
         name: "aligned",
         features: 0x05,
@@ -70,7 +70,7 @@ const LAYOUTS: [Layout; 4] = [
 ];
 
 impl Layout {
-    fn machine(&self) -> Result<Machine, String> {
+    pub fn machine(&self) -> Result<Machine, String> {
         let fields = Fields {
             sectors: 1 << 21,
             sec_feature_support: self.features,
@@ -97,7 +97,7 @@ impl Layout {
         self.start + self.sectors + 2 * GROUP
     }
 
-    fn request(&self) -> Request {
+    pub fn request(&self) -> Request {
         Request {
             marker: Marker::Misc,
             max_chunk: Bytes(self.chunk * GROUP * 512),
@@ -107,7 +107,7 @@ impl Layout {
 
     /// Sectors of the range that hold the pattern, and that are erased; an error where anything
     /// outside it and misc has changed.
-    fn scan(&self, machine: &Machine) -> Result<(u64, u64), String> {
+    pub fn scan(&self, machine: &Machine) -> Result<(u64, u64), String> {
         let (end, misc) = (self.start + self.sectors, self.misc());
         let capacity = machine.with_card(|card| card.sectors());
         let report = machine
@@ -197,7 +197,7 @@ fn cut(
     }
 }
 
-fn message(machine: &Machine) -> Result<Found, String> {
+pub(super) fn message(machine: &Machine) -> Result<Found, String> {
     layout::message(machine, "mmcblk0p2").map(|sector| parse(&sector))
 }
 

@@ -1,6 +1,7 @@
 //! Factory reset in process: the product's whole path over the card model, in virtual time.
 
 mod cuts;
+mod fault_table;
 mod faults;
 pub mod layout;
 mod markers;
@@ -44,6 +45,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(ranges::cases());
     cases.extend(refusals::cases());
     cases.extend(faults::cases());
+    cases.extend(fault_table::cases());
     cases.extend(methods::cases());
     cases.extend(markers::cases());
     cases.extend(cuts::cases());

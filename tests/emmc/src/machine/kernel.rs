@@ -159,7 +159,10 @@ impl Bus {
 
     /// CMD8 with its data.
     pub fn send_ext_csd(&mut self) -> Result<[u8; 512], Errno> {
-        self.send(8, 0)?;
+        if let Err(e) = self.send(8, 0) {
+            self.fix_state();
+            return Err(e);
+        }
         let mut data = [0; 512];
         match self.card.read_data(&mut data) {
             Ok(()) => Ok(data),
@@ -229,8 +232,35 @@ impl Bus {
     }
 
     /// CMD23 where more than one sector follows, then the data command. The real driver would
-    /// retry and in the end reset the card; here the first error is EIO.
+    /// retry and in the end reset the card; here the first error is EIO, and only what the next
+    /// request needs is done: mmc_blk_fix_state ends a transfer that the card is still in.
     fn data_command(
+        &mut self,
+        command: u8,
+        sector: u64,
+        count: u32,
+        reliable: bool,
+    ) -> Result<(), Errno> {
+        let result = self.try_data_command(command, sector, count, reliable);
+        if result.is_err() {
+            self.fix_state();
+        }
+        result
+    }
+
+    /// CMD12 where the card still wants to send or to receive data.
+    fn fix_state(&mut self) {
+        const DATA: u32 = 5;
+        const RCV: u32 = 6;
+        // Two tries: the first may not be answered.
+        let status = self.status().or_else(|_| self.status());
+        if status.is_ok_and(|word| matches!(word >> bits::STATE_SHIFT & 0xf, DATA | RCV)) {
+            let _ = self.send(12, 0);
+            let _ = self.poll(DEFAULT_TIMEOUT);
+        }
+    }
+
+    fn try_data_command(
         &mut self,
         command: u8,
         sector: u64,
