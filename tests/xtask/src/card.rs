@@ -67,6 +67,11 @@ pub const PARTITIONS: &[Partition] = &[
 
 /// A new card: the pattern everywhere, the table over it.
 pub fn new() -> Result<Card> {
+    with(PARTITIONS, Timing::seed_card())
+}
+
+/// The same with another table and other delays.
+pub fn with(partitions: &[Partition], timing: Timing) -> Result<Card> {
     let mut config = Config::from(Fields {
         sectors: SECTORS as u32,
         // Secure erase and nothing besides, as on the cards of the time when the kernel's split
@@ -74,10 +79,10 @@ pub fn new() -> Result<Card> {
         sec_feature_support: 0x05,
         ..Fields::default()
     });
-    config.timing = Timing::seed_card();
+    config.timing = timing;
     let store = MemStore::with_pattern(SECTORS, Pattern { seed: SEED });
     let mut card = Card::new(config, Box::new(store))?;
-    for (start, bytes) in gpt::table(SECTORS, PARTITIONS)? {
+    for (start, bytes) in gpt::table(SECTORS, partitions)? {
         card.store_mut().write(start, &bytes)?;
     }
     Ok(card)
@@ -96,8 +101,13 @@ pub struct Census {
 }
 
 impl Census {
-    /// Reads every sector.
+    /// Reads every sector of a card with [`PARTITIONS`].
     pub fn take(card: &Card) -> io::Result<Self> {
+        Self::of(card, PARTITIONS)
+    }
+
+    /// Reads every sector of a card with another table.
+    pub fn of(card: &Card, partitions: &[Partition]) -> io::Result<Self> {
         let mut ranges = Vec::new();
         let mut at = 0;
         let mut add = |name: &str, start: u64, end: u64| {
@@ -105,7 +115,7 @@ impl Census {
                 ranges.push(NamedRange::new(name, start, end - start));
             }
         };
-        for partition in PARTITIONS {
+        for partition in partitions {
             add("", at, partition.start);
             add(partition.name, partition.start, partition.end());
             at = partition.end();
@@ -131,9 +141,9 @@ impl Census {
             .context("no such range")
     }
 
-    /// Names of the ranges other than `target` that do not hold what they held before; a
+    /// Names of the ranges other than `targets` that do not hold what they held before; a
     /// stretch between partitions is named by its first sector.
-    pub fn changed_beside(&self, before: &Self, target: &str) -> Vec<String> {
+    pub fn changed_beside(&self, before: &Self, targets: &[&str]) -> Vec<String> {
         let name = |r: &RangeReport| match r.range.name.as_str() {
             "" => format!("sectors from {}", r.range.start),
             name => name.to_owned(),
@@ -143,7 +153,7 @@ impl Census {
         };
         let pairs = self.ranges.iter().zip(&before.ranges);
         let mut changed: Vec<_> = pairs
-            .filter(|(now, then)| now.range.name != target && !same(now, then))
+            .filter(|(now, then)| !targets.contains(&&*now.range.name) && !same(now, then))
             .map(|(now, _)| name(now))
             .collect();
         if self.tables != before.tables {
@@ -167,14 +177,14 @@ mod tests {
                 partition.sectors
             );
         }
-        assert!(before.changed_beside(&before, "userdata").is_empty());
+        assert!(before.changed_beside(&before, &["userdata"]).is_empty());
         // One sector of a neighbour, and one of the table.
         let frp = PARTITIONS.iter().find(|p| p.name == "frp").unwrap();
         card.store_mut().erase(frp.start..frp.start + 1).unwrap();
         card.store_mut().write(1, &[0; SECTOR]).unwrap();
         let after = Census::take(&card).unwrap();
         assert_eq!(
-            after.changed_beside(&before, "userdata"),
+            after.changed_beside(&before, &["userdata"]),
             ["sectors from 0", "frp", "partition table"]
         );
         assert_eq!(after.range("frp").unwrap().erased, 1);

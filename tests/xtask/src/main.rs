@@ -8,6 +8,7 @@ mod demo;
 mod gpt;
 mod images;
 mod paths;
+mod powercut;
 mod process;
 mod test;
 mod vm;
@@ -47,7 +48,10 @@ enum Task {
         in_process: bool,
     },
     /// Run the tests on this machine and in the guest
+    #[command(args_conflicts_with_subcommands = true)]
     Test {
+        #[command(subcommand)]
+        suite: Option<Suite>,
         /// Those on this machine only
         #[arg(long)]
         quick: bool,
@@ -99,6 +103,29 @@ enum Task {
     },
 }
 
+/// Suites of their own.
+#[derive(Subcommand)]
+enum Suite {
+    /// Cut the power of the guest in every phase of a reset, boot again, judge the medium
+    Powercut {
+        /// Number of cuts; 25 have at least three in every phase
+        #[arg(long, default_value_t = 25)]
+        cuts: usize,
+        /// Decides the instants, and what the card's cache keeps
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Machines at once
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Print one line of JSON at the end instead of a table
+        #[arg(long)]
+        json: bool,
+        /// With a client that is broken in this way, which the suite must find: late-marker
+        #[arg(long, value_name = "HOW", value_parser = ["late-marker"])]
+        broken: Option<String>,
+    },
+}
+
 fn main() -> ExitCode {
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
@@ -113,7 +140,28 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Setup => vm::setup::all().map(drop),
         Task::Demo { json, in_process } => demo::run(json, in_process),
-        Task::Test { quick, guest, only } => test::run(!guest, !quick, only.as_deref()),
+        Task::Test {
+            suite:
+                Some(Suite::Powercut {
+                    cuts,
+                    seed,
+                    jobs,
+                    json,
+                    broken,
+                }),
+            ..
+        } => {
+            let options = powercut::Options {
+                cuts,
+                seed,
+                jobs,
+                late_marker: broken.is_some(),
+            };
+            powercut::run(&vm::setup::all()?, options, json)
+        }
+        Task::Test {
+            quick, guest, only, ..
+        } => test::run(!guest, !quick, only.as_deref()),
         Task::Bench { what, json } => match what.as_str() {
             "erase" => bench::erase::run(json),
             other => anyhow::bail!("there is no bench `{other}`; there is: erase"),

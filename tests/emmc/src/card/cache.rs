@@ -17,6 +17,16 @@ impl Line {
     fn sector(&self, i: usize) -> &[u8] {
         &self.data[i * SECTOR..][..SECTOR]
     }
+
+    /// Puts the dirty sectors onto the medium.
+    fn write(&self, number: u64, store: &mut dyn Store) -> io::Result<()> {
+        if self.dirty == 0xff {
+            return store.write(number * LINE, &self.data[..]);
+        }
+        (0..LINE)
+            .filter(|i| self.dirty >> i & 1 != 0)
+            .try_for_each(|i| store.write(number * LINE + i, self.sector(i as usize)))
+    }
 }
 
 /// Dirty data by line of 4 KiB. The lowest line is written back first; a real card's order
@@ -97,6 +107,21 @@ impl Cache {
         }
     }
 
+    /// Writes the lines back that `chosen` takes, by number; returns how many.
+    pub fn write_back_some(
+        &mut self,
+        mut chosen: impl FnMut(u64) -> bool,
+        store: &mut dyn Store,
+    ) -> io::Result<u64> {
+        let numbers: Vec<_> = self.0.keys().copied().filter(|n| chosen(*n)).collect();
+        for number in &numbers {
+            if let Some(line) = self.0.remove(number) {
+                line.write(*number, store)?;
+            }
+        }
+        Ok(numbers.len() as u64)
+    }
+
     /// Writes up to `count` lines back; returns how many.
     pub fn write_back(&mut self, count: usize, store: &mut dyn Store) -> io::Result<u64> {
         let mut done = 0;
@@ -104,13 +129,7 @@ impl Cache {
             let Some((number, line)) = self.0.pop_first() else {
                 break;
             };
-            if line.dirty == 0xff {
-                store.write(number * LINE, &line.data[..])?;
-            } else {
-                for i in (0..LINE).filter(|i| line.dirty >> i & 1 != 0) {
-                    store.write(number * LINE + i, line.sector(i as usize))?;
-                }
-            }
+            line.write(number, store)?;
             done += 1;
         }
         Ok(done)

@@ -20,6 +20,9 @@ impl Card {
             return Response::None;
         }
         self.tick(now);
+        if self.outage_at(now, command, argument) {
+            return Response::None;
+        }
         let token = self.log.begin(now, command, argument);
         let effect = due(&mut self.faults, command);
         let response = match effect {
@@ -47,6 +50,11 @@ impl Card {
                 response
             }
             _ => response,
+        };
+        // a command that was being carried out when the power failed is not answered
+        let response = match self.powered {
+            true => response,
+            false => Response::None,
         };
         self.log.respond(token, response);
         response

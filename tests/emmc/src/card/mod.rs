@@ -17,6 +17,7 @@ pub mod ext_csd;
 mod fault;
 mod log;
 mod operation;
+mod outage;
 mod registers;
 mod status;
 mod switch;
@@ -28,6 +29,7 @@ pub use erase::argument;
 pub use ext_csd::{ExtCsd, Fields};
 pub use fault::{Effect, Fault, Lies};
 pub use log::{Counters, Entry, EraseCount, Log, DEFAULT_CAPACITY};
+pub use outage::{Moment, Outage};
 pub use registers::{Cid, Csd, MAX_BYTE_ADDRESSED};
 pub use status::{bits, Response, State};
 pub use timing::Timing;
@@ -73,6 +75,11 @@ pub struct Card {
     marked: RangeSet,
     /// Sectors that a discard unmapped and nothing has written since.
     discarded: RangeSet,
+    /// The power failure to come.
+    outage: Option<Box<dyn Outage>>,
+    /// It has chosen the operation that begins next.
+    tearing: outage::Tearing,
+    mains_failed: bool,
 }
 
 impl Card {
@@ -113,6 +120,9 @@ impl Card {
             token: None,
             marked: RangeSet::new(),
             discarded: RangeSet::new(),
+            outage: None,
+            tearing: None,
+            mains_failed: false,
         };
         card.reset_registers();
         Ok(card)
@@ -228,9 +238,10 @@ impl Card {
         self.powered = false;
     }
 
-    /// Power returns; the card waits for CMD1. Without effect on a powered card.
+    /// Power returns; the card waits for CMD1. Without effect on a powered card, and while the
+    /// [mains have failed](Card::mains_failed).
     pub fn power_on(&mut self) {
-        if !self.powered {
+        if !self.powered && !self.mains_failed {
             self.powered = true;
             self.reset_registers();
         }

@@ -27,13 +27,20 @@ pub(super) struct InFlight {
 
 /// The share num/den of a whole, rounded down.
 #[derive(Clone, Copy)]
-struct Share {
+pub(super) struct Share {
     num: u128,
     den: u128,
 }
 
 impl Share {
     const ALL: Share = Share { num: 1, den: 1 };
+
+    pub(super) fn per_mille(n: u16) -> Share {
+        Share {
+            num: n.into(),
+            den: 1000,
+        }
+    }
 
     fn of(self, whole: u64) -> u64 {
         (u128::from(whole) * self.num.min(self.den) / self.den) as u64
@@ -89,6 +96,10 @@ impl Card {
         // the next block of a CMD25 while the last one is still being programmed
         let start = self.busy_until().unwrap_or(now).max(now);
         self.finish();
+        if let Some(share) = self.tearing {
+            self.commit(operation, share);
+            return self.fail(now);
+        }
         if let Some(token) = self.token {
             self.log.add_busy(token, us);
         }

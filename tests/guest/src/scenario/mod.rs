@@ -1,9 +1,11 @@
 //! The scenarios: what the guest does once it is up. Each writes JSON lines to the host and
 //! ends with a summary.
 
+mod bench;
 mod hello;
 mod images;
 mod port;
+mod recovery;
 mod reset;
 mod test;
 mod tool;
@@ -38,10 +40,24 @@ pub fn main(name: &str) -> ExitCode {
     }
 }
 
+/// The value of `blockd.KEY=` on the kernel's command line.
+fn parameter(key: &str) -> Result<Option<String>> {
+    let command_line = std::fs::read_to_string("/proc/cmdline")?;
+    let mut words = command_line.split_whitespace();
+    let found = words.find_map(|word| {
+        word.strip_prefix("blockd.")?
+            .strip_prefix(key)?
+            .strip_prefix('=')
+    });
+    Ok(found.map(str::to_owned))
+}
+
 fn run(name: &str, port: &mut Port) -> Result<()> {
     match name {
+        "erase-bench" => bench::run(port),
         "hello" => hello::run(port),
         "images" => images::run(port),
+        "recovery" => recovery::run(port),
         "reset" => reset::run(port),
         "test" => test::run(port),
         "kernel-erase" => reset::kernel(port),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context, Result};
 use serde_json::{json, Value};
 
-use super::Port;
+use super::{parameter, Port};
 use crate::stacks;
 
 const PROGRAM: &str = "/system/bin/it";
@@ -19,25 +19,20 @@ const APEX_FILES: &str = "/apex-files";
 /// A case that takes longer hangs.
 const SILENCE: Duration = Duration::from_secs(300);
 /// On the kernel's command line: run the cases that have this in their name.
-const ONLY: &str = "blockd.only=";
+const ONLY: &str = "only";
 /// On the kernel's command line: `all` means that nothing may be skipped.
-const REQUIRE: &str = "blockd.require=";
+const REQUIRE: &str = "require";
 
 pub(super) fn run(port: &mut Port) -> Result<()> {
-    let command_line = std::fs::read_to_string("/proc/cmdline")?;
-    let word = |key| {
-        let mut words = command_line.split_whitespace();
-        words.find_map(|word| word.strip_prefix(key))
-    };
     let mut command = Command::new(PROGRAM);
     command
         .arg("--guest")
         .env("TMPDIR", "/tmp")
         .env("RUST_BACKTRACE", "1");
-    if let Some(part) = word(ONLY) {
+    if let Some(part) = parameter(ONLY)? {
         command.arg(part);
     }
-    if let Some(require) = word(REQUIRE) {
+    if let Some(require) = parameter(REQUIRE)? {
         command.env("BLOCKD_REQUIRE", require);
     }
     if Path::new(APEX_FILES).exists() {

@@ -1,9 +1,10 @@
-//! Running `blockctl` as a person would, over binder.
+//! Running `blockctl` as a person would.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use serde_json::{json, Value};
 
 const BLOCKCTL: &str = "/system/bin/blockctl";
@@ -19,11 +20,26 @@ pub(super) struct Answer {
     pub output: Value,
     /// Standard error.
     pub messages: String,
+    /// The process's arguments, for messages.
+    pub call: String,
     /// From start to end of the process.
     pub elapsed: Duration,
 }
 
 impl Answer {
+    /// The answer, if the call succeeded.
+    pub fn good(self) -> Result<Self> {
+        ensure!(
+            self.exit == 0,
+            "{}: exit status {}: {} {}",
+            self.call,
+            self.exit,
+            self.output,
+            self.messages
+        );
+        Ok(self)
+    }
+
     /// Everything, for the host.
     pub fn json(&self) -> Value {
         json!({
@@ -35,15 +51,20 @@ impl Answer {
     }
 }
 
-/// Runs `blockctl --json WORD…`.
-pub(super) fn call<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Result<Answer> {
+/// Runs `blockctl --json WORD…` over binder.
+pub(super) fn call<S: AsRef<OsStr>>(words: &[S]) -> Result<Answer> {
+    call_by("binder", words)
+}
+
+/// Runs `blockctl --connect PLACE --json WORD…`.
+pub(super) fn call_by<S: AsRef<OsStr>>(place: &str, words: &[S]) -> Result<Answer> {
     let begin = Instant::now();
-    let result = Command::new(BLOCKCTL)
-        .args(["--connect", "binder", "--wait", REGISTRATION, "--json"])
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .context(BLOCKCTL)?;
+    let mut command = Command::new(BLOCKCTL);
+    command
+        .args(["--connect", place, "--wait", REGISTRATION, "--json"])
+        .args(words);
+    let call = format!("{command:?}");
+    let result = command.stdin(Stdio::null()).output().context(BLOCKCTL)?;
     let elapsed = begin.elapsed();
     let text = String::from_utf8(result.stdout).context("blockctl's output")?;
     let output = match text.trim() {
@@ -54,6 +75,7 @@ pub(super) fn call<S: AsRef<std::ffi::OsStr>>(words: &[S]) -> Result<Answer> {
         exit: result.status.code().context("blockctl was killed")?,
         output,
         messages: String::from_utf8_lossy(&result.stderr).into_owned(),
+        call,
         elapsed,
     })
 }

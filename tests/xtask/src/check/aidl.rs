@@ -38,13 +38,13 @@ impl Compiler {
             fs::create_dir_all(&directory)?;
             eprintln!("reading package lists of Debian {SUITE} (10 MB)");
             let apt = Apt::new(&directory.join("apt"), &[SUITE])?;
-            let plan = apt.plan(SUITE, PACKAGE)?;
+            let plan = apt.plan(SUITE, &[PACKAGE])?;
             let megabytes = plan.bytes / 1_000_000;
             eprintln!(
                 "fetching {PACKAGE}: {} packages, {megabytes} MB",
                 plan.packages
             );
-            apt.fetch(SUITE, PACKAGE, &root)?;
+            apt.fetch(SUITE, &[PACKAGE], &root)?;
         }
         Ok(Self { root })
     }

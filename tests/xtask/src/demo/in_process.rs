@@ -106,7 +106,7 @@ fn reset(client: &Client, machine: &Machine, target: &str) -> Result<Value> {
     let seconds = begin.elapsed().as_secs_f64();
     let log = machine.log();
     let after = census()?;
-    let changed = after.changed_beside(&before, target);
+    let changed = after.changed_beside(&before, &[target]);
     for name in &changed {
         eprintln!("  CHANGED BESIDE THE TARGET: {name}");
     }

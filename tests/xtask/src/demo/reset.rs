@@ -119,7 +119,7 @@ impl Findings {
         );
         let report = &tool["output"];
         let range = phase.after.range(target)?;
-        let changed = phase.after.changed_beside(&phase.before, target);
+        let changed = phase.after.changed_beside(&phase.before, &[target]);
         for name in &changed {
             eprintln!("  CHANGED BESIDE THE TARGET: {name}");
         }

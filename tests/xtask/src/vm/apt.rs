@@ -74,8 +74,8 @@ impl Apt {
     }
 
     /// What [`fetch`](Self::fetch) would download.
-    pub fn plan(&self, suite: &str, package: &str) -> Result<Plan> {
-        let list = self.install(suite, package, "--print-uris")?;
+    pub fn plan(&self, suite: &str, packages: &[&str]) -> Result<Plan> {
+        let list = self.install(suite, packages, "--print-uris")?;
         let sizes = list
             .lines()
             .filter_map(|line| line.split(' ').nth(2)?.parse().ok());
@@ -86,10 +86,10 @@ impl Apt {
         })
     }
 
-    /// Downloads a package with all it depends on and unpacks them into `root`, which is there
+    /// Downloads packages with all they depend on and unpacks them into `root`, which is there
     /// only if everything is.
-    pub fn fetch(&self, suite: &str, package: &str, root: &Path) -> Result<()> {
-        self.install(suite, package, "--download-only")?;
+    pub fn fetch(&self, suite: &str, packages: &[&str], root: &Path) -> Result<()> {
+        self.install(suite, packages, "--download-only")?;
         self.unpack(root)
     }
 
@@ -119,9 +119,13 @@ impl Apt {
         command
     }
 
-    fn install(&self, suite: &str, package: &str, how: &str) -> Result<String> {
+    fn install(&self, suite: &str, packages: &[&str], how: &str) -> Result<String> {
         let mut command = self.command("apt-get");
-        process::text(command.args(["-qq", "-y", how, "-t", suite, "install", package]))
+        process::text(
+            command
+                .args(["-qq", "-y", how, "-t", suite, "install"])
+                .args(packages),
+        )
     }
 
     fn unpack(&self, root: &Path) -> Result<()> {

@@ -27,7 +27,7 @@ const MODULES: &[&str] = &[
 const CARD_MODULES: &[&str] = &["mmc_core", "cqhci", "sdhci", "sdhci-pci", "mmc_block"];
 
 /// The tree, by path relative to the root; parents are made as needed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tree {
     entries: Vec<(String, u32, Content)>,
 }
@@ -35,6 +35,14 @@ pub struct Tree {
 impl Tree {
     /// The tree of a mode: programs, rc files, modules.
     pub fn new(equipment: &Equipment, mode: Mode, card: bool) -> Result<Self> {
+        let mut names = MODULES.to_vec();
+        if card {
+            names.extend(CARD_MODULES);
+        }
+        Self::with_modules(equipment, mode, &names)
+    }
+
+    fn with_modules(equipment: &Equipment, mode: Mode, names: &[&str]) -> Result<Self> {
         let mut tree = Self::default();
         // The kernel opens it before devtmpfs is mounted.
         tree.add("dev/console", 0o600, Content::CharacterDevice(5, 1));
@@ -58,7 +66,7 @@ impl Tree {
         tree.file("system/etc/init/hw/init.rc", &base)?;
         let own_path = paths::root().join("rc").join(own);
         tree.file(&format!("system/etc/init/{own}"), &own_path)?;
-        tree.modules(&equipment.kernel.modules, card)?;
+        tree.modules(&equipment.kernel.modules, names)?;
         Ok(tree)
     }
 
@@ -81,14 +89,17 @@ impl Tree {
         Ok(())
     }
 
-    fn modules(&mut self, directory: &Path, card: bool) -> Result<()> {
+    /// As [`new`](Self::new), for a scenario that needs these modules besides those of the card,
+    /// and none of the usual ones.
+    pub fn lean(equipment: &Equipment, mode: Mode, modules: &[&str]) -> Result<Self> {
+        let names = [&["binder_linux"], CARD_MODULES, modules].concat();
+        Self::with_modules(equipment, mode, &names)
+    }
+
+    fn modules(&mut self, directory: &Path, names: &[&str]) -> Result<()> {
         let all = Modules::new(directory)?;
-        let mut names = MODULES.to_vec();
-        if card {
-            names.extend(CARD_MODULES);
-        }
         let mut order = String::new();
-        for module in all.resolve(&names)? {
+        for module in all.resolve(names)? {
             let file = format!("{}.ko", module.name);
             order += &format!("{file}\n");
             self.add(

@@ -110,6 +110,21 @@ impl Machine {
         Ok(machine)
     }
 
+    /// As [`with_card`](Self::with_card), with a root of the caller's, booted as recovery; `name`
+    /// tells the runs of one scenario apart.
+    pub fn recovery(
+        equipment: &Equipment,
+        scenario: &str,
+        name: &str,
+        tree: Tree,
+        socket: &Path,
+    ) -> Result<Self> {
+        let mut machine = Self::with_tree(equipment, tree, scenario, Mode::Recovery)?;
+        machine.card = Some(socket.to_owned());
+        machine.name = name.to_owned();
+        Ok(machine)
+    }
+
     fn with_tree(equipment: &Equipment, tree: Tree, scenario: &str, mode: Mode) -> Result<Self> {
         let mut parameters = vec![format!("blockd.scenario={scenario}")];
         if mode == Mode::Recovery {
@@ -141,16 +156,30 @@ impl Machine {
     /// No summary or a bad one, an alarm on the console, a time-out; the message has the end of
     /// the console.
     pub fn run(&self, listener: impl FnMut(Event<'_>) -> Result<()>) -> Result<Outcome> {
+        let outcome = self.run_unless(&|| false, listener)?;
+        outcome.context("a run that nobody cut has no outcome")
+    }
+
+    /// As [`run`](Self::run), but kills QEMU as soon as `cut` says so; then there is no outcome.
+    pub fn run_unless(
+        &self,
+        cut: &dyn Fn() -> bool,
+        listener: impl FnMut(Event<'_>) -> Result<()>,
+    ) -> Result<Option<Outcome>> {
         let directory = run_directory(&self.name)?;
         let console = directory.join("console.log");
         fs::write(&console, "")?;
-        let result = self.run_in(&directory, &console, listener);
+        let mut result = self.run_in(&directory, &console, cut, listener);
+        if cut() {
+            // What a machine without power says of itself is no finding.
+            result = Ok(None);
+        }
         let text = String::from_utf8_lossy(&fs::read(&console)?).into_owned();
         let alarm = text
             .lines()
             .find(|line| ALARMS.iter().any(|alarm| line.contains(alarm)));
         let problem = match (&result, alarm) {
-            (Ok(_), None) => return result,
+            (Ok(None), _) | (Ok(_), None) => return result,
             (Ok(_), Some(line)) => format!("the console says `{}`", line.trim()),
             (Err(e), _) => format!("{e:#}"),
         };
@@ -166,8 +195,9 @@ impl Machine {
         &self,
         directory: &Path,
         console: &Path,
+        cut: &dyn Fn() -> bool,
         mut listener: impl FnMut(Event<'_>) -> Result<()>,
-    ) -> Result<Outcome> {
+    ) -> Result<Option<Outcome>> {
         let initrd = directory.join("initramfs.cpio");
         fs::write(&initrd, self.tree.archive())?;
         // A socket's path is short (108 bytes), the target directory's may not be.
@@ -191,6 +221,10 @@ impl Machine {
         let mut summary = None;
         let end = begin + self.timeout;
         while summary.is_none() {
+            if cut() {
+                fs::remove_file(&initrd)?;
+                return Ok(None);
+            }
             ensure!(
                 Instant::now() < end,
                 "no summary after {} s",
@@ -242,10 +276,10 @@ impl Machine {
             tainted & BAD_TAINT == 0,
             "the kernel is tainted: {tainted:#x}"
         );
-        Ok(Outcome {
+        Ok(Some(Outcome {
             lines,
             elapsed: begin.elapsed(),
-        })
+        }))
     }
 
     fn arguments(&self, port: &Path, console: &Path, initrd: &Path) -> Vec<String> {

@@ -6,6 +6,7 @@ pub mod initramfs;
 pub mod machine;
 pub mod modules;
 pub mod setup;
+pub mod tools;
 
 /// Which of the two systems of a device boots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

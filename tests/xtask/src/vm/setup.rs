@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::apt::Apt;
+use super::tools;
 use crate::{binaries, paths, process};
 
 /// QEMU's name in PATH.
@@ -46,6 +47,8 @@ pub struct Equipment {
     pub kernel: Kernel,
     /// The service manager of binder (static).
     pub service_manager: PathBuf,
+    /// Debian's mkfs and mmc-utils, see [`tools::add`].
+    pub tools: PathBuf,
     /// The directory of the product's and the guest's programs (static).
     pub programs: PathBuf,
 }
@@ -57,9 +60,10 @@ pub fn all() -> Result<Equipment> {
     let directory = paths::target().join("vm");
     let unpacked = directory.join("qemu");
     let kernel = directory.join("kernels").join(KERNEL_SUITE);
+    let tools = directory.join(tools::DIRECTORY);
     let system = Qemu::System.works().is_ok();
-    if (!system && !unpacked.exists()) || !kernel.exists() {
-        fetch(&directory, (!system).then_some(&unpacked), &kernel)
+    if (!system && !unpacked.exists()) || !kernel.exists() || !tools.exists() {
+        fetch(&directory, (!system).then_some(&unpacked), &kernel, &tools)
             .context("cannot set the guest up")?;
     }
     let qemu = if system {
@@ -83,23 +87,24 @@ pub fn all() -> Result<Equipment> {
         qemu,
         kernel: Kernel::find(&kernel)?,
         service_manager,
+        tools,
         programs,
     })
 }
 
-fn fetch(directory: &Path, qemu: Option<&PathBuf>, kernel: &Path) -> Result<()> {
+fn fetch(directory: &Path, qemu: Option<&PathBuf>, kernel: &Path, tools: &Path) -> Result<()> {
     fs::create_dir_all(kernel.parent().unwrap_or(directory))?;
     eprintln!("reading package lists of Debian {KERNEL_SUITE} (15 MB)");
     let apt = Apt::new(&directory.join("apt"), &[KERNEL_SUITE, QEMU_SUITE])?;
     if let Some(root) = qemu.filter(|root| !root.exists()) {
-        let plan = apt.plan(QEMU_SUITE, QEMU_PACKAGE)?;
+        let plan = apt.plan(QEMU_SUITE, &[QEMU_PACKAGE])?;
         eprintln!(
             "fetching {} packages, {} MB, for QEMU into {} (not installed, no root)",
             plan.packages,
             plan.bytes / 1_000_000,
             root.display()
         );
-        apt.fetch(QEMU_SUITE, QEMU_PACKAGE, root)?;
+        apt.fetch(QEMU_SUITE, &[QEMU_PACKAGE], root)?;
     }
     if !kernel.exists() {
         let names = apt.depends(KERNEL_PACKAGE)?;
@@ -107,6 +112,9 @@ fn fetch(directory: &Path, qemu: Option<&PathBuf>, kernel: &Path) -> Result<()> 
         let image = image.context("linux-image-amd64 depends on no kernel")?;
         eprintln!("fetching {image} into {} (about 100 MB)", kernel.display());
         apt.fetch_alone(image, kernel)?;
+    }
+    if !tools.exists() {
+        tools::fetch(&apt, KERNEL_SUITE, tools)?;
     }
     Ok(())
 }

@@ -1,0 +1,337 @@
+//! `test powercut`: the power fails at a chosen command of a factory reset in the guest. The next
+//! boot is the one that a bootloader would choose from misc; the reset must be completed in it.
+//! The judge is the medium, not the product.
+
+mod client;
+mod device;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+use serde_json::{json, Value};
+
+use crate::vm::initramfs::Tree;
+use crate::vm::setup::Equipment;
+pub use client::Way;
+use device::Medium;
+use watch::{Dice, Phase, Record, Watch};
+
+/// QEMU, killed, has let go of the card after this time.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// From so many cuts on, every phase must have had this many.
+const FULL_SUITE: usize = 25;
+const CUTS_A_PHASE: u64 = 3;
+
+/// What to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Number of cuts.
+    pub cuts: usize,
+    /// Decides the instants and what the cache keeps.
+    pub seed: u64,
+    /// Machines at once.
+    pub jobs: usize,
+    /// With a client that writes the marker too late: the suite must fail.
+    pub late_marker: bool,
+}
+
+/// How one cut ended.
+#[derive(Debug)]
+pub struct Finding {
+    /// Where the power failed, for people.
+    pub place: String,
+    phase: Phase,
+    /// `resumed`, `not begun` (nothing was touched, the wipe was asked for once more), `done`
+    /// (nothing was left to do), `lost`.
+    after: &'static str,
+    /// Why the reset is not complete.
+    pub problem: Option<String>,
+    changed: Vec<String>,
+    old_data: u64,
+}
+
+impl Finding {
+    /// Completed, neighbours intact, nothing old left.
+    pub fn good(&self) -> bool {
+        self.problem.is_none() && self.changed.is_empty() && self.old_data == 0
+    }
+
+    /// One line for people.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}: {}", self.place, self.after);
+        if let Some(problem) = &self.problem {
+            text += &format!("; {problem}");
+        }
+        for name in &self.changed {
+            text += &format!("; CHANGED: {name}");
+        }
+        if self.old_data > 0 {
+            text += &format!("; {} sectors of old data", self.old_data);
+        }
+        text
+    }
+}
+
+/// The suite: its equipment and what a run without a cut showed.
+pub struct Suite<'a> {
+    equipment: &'a Equipment,
+    tree: Tree,
+    seen: BTreeMap<Phase, u64>,
+}
+
+impl<'a> Suite<'a> {
+    /// Runs the client once without a cut: the phases must all be there, and the kernel must send
+    /// no erase after ours.
+    pub fn new(equipment: &'a Equipment, way: Way) -> Result<Self> {
+        let mut suite = Self {
+            equipment,
+            tree: client::tree(equipment)?,
+            seen: BTreeMap::new(),
+        };
+        suite.seen = suite.whole(way).context("the run without a cut")?;
+        for phase in Phase::ALL {
+            ensure!(
+                suite.seen.contains_key(&phase),
+                "a run without a cut has no phase {}",
+                phase.name()
+            );
+        }
+        Ok(suite)
+    }
+
+    /// A run without a cut. Returns the card's commands by phase.
+    pub fn whole(&self, way: Way) -> Result<BTreeMap<Phase, u64>> {
+        let directory = tempfile::Builder::new().prefix("blockd-card-").tempdir()?;
+        let server = device::serve(directory.path())?;
+        let before = server.with_card(|card| Medium::read(card))?;
+        let watch = Watch::new(device::layout(), None, Dice(0));
+        let record = watch.record();
+        server.with_card(|card| card.fail_by(Box::new(watch)));
+        let boot = client::boot(self.equipment, &self.tree, "recovery", &server, way)?;
+        let boot = boot.context("the power failed though nobody cut it")?;
+        boot.check()?;
+        let log = |name: &str| boot.logs.get(name).context("a mark is missing");
+        let erases = device::layout().erases;
+        ensure!(
+            log("erase")?.count(38) == erases,
+            "{} CMD38, not {erases}",
+            log("erase")?.count(38)
+        );
+        for name in ["format", "mount"] {
+            let late = log(name)?.count(38);
+            ensure!(late == 0, "the kernel sent {late} CMD38 during {name}");
+        }
+        let after = Medium::read(&server.stop())?;
+        let changed = after.changed(&before);
+        ensure!(changed.is_empty(), "changed: {}", changed.join(", "));
+        ensure!(after.old_data()? == 0, "old data is left");
+        let seen = lock(&record).seen.clone();
+        Ok(seen)
+    }
+
+    /// One cut in `phase`, and what follows.
+    pub fn cut(&self, phase: Phase, way: Way, name: &str, seed: u64) -> Result<Finding> {
+        let mut dice = Dice(seed);
+        let nth = dice.below(self.seen.get(&phase).copied().unwrap_or(1));
+        let directory = tempfile::Builder::new().prefix("blockd-card-").tempdir()?;
+        let server = device::serve(directory.path())?;
+        let before = server.with_card(|card| Medium::read(card))?;
+        let watch = Watch::new(device::layout(), Some((phase, nth)), dice);
+        let record = watch.record();
+        server.with_card(|card| card.fail_by(Box::new(watch)));
+        let boot = |way| client::boot(self.equipment, &self.tree, name, &server, way);
+        ensure!(
+            boot(way)?.is_none(),
+            "the run ended before the power failed"
+        );
+        ensure!(
+            server.wait_disconnected(PATIENCE),
+            "QEMU is dead and holds the card still"
+        );
+        let cut = server.with_card(|card| {
+            card.mains_back();
+            Medium::read(card)
+        })?;
+        let (phase, place) = place(&lock(&record))?;
+        let after = what_next(&cut)?;
+        let mut problem = None;
+        match after {
+            "lost" => problem = Some("a part is erased, and no boot is told of it".to_owned()),
+            "done" => {}
+            _ => {
+                let second = boot(way).and_then(|b| b.context("no power")?.check());
+                problem = second.err().map(|e| format!("{e:#}"));
+            }
+        }
+        let medium = Medium::read(&server.stop())?;
+        if problem.is_none() && !medium.no_command() {
+            problem = Some("a message for the bootloader is left".to_owned());
+        }
+        Ok(Finding {
+            place,
+            phase,
+            after,
+            problem,
+            changed: medium.changed(&before),
+            old_data: medium.old_data()?,
+        })
+    }
+}
+
+/// What the bootloader and a person make of the medium after a cut.
+fn what_next(cut: &Medium) -> Result<&'static str> {
+    Ok(if cut.boots_recovery() {
+        "resumed"
+    } else if cut.is_whole()? {
+        "not begun"
+    } else if cut.no_command() && cut.old_data()? == 0 && cut.is_formatted()? {
+        "done"
+    } else {
+        "lost"
+    })
+}
+
+fn place(record: &Record) -> Result<(Phase, String)> {
+    let (phase, command, argument, moment) = record.cut.context("no cut")?;
+    let text = format!(
+        "{} at CMD{command} {argument:#010x}, {moment:?}",
+        phase.name()
+    );
+    Ok((phase, text))
+}
+
+fn lock(record: &Mutex<Record>) -> std::sync::MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Runs the cuts; `told` hears of each when it has ended.
+pub fn cuts(
+    suite: &Suite<'_>,
+    options: Options,
+    told: impl Fn(usize, &Finding) + Sync,
+) -> Result<Vec<Finding>> {
+    let next = AtomicUsize::new(0);
+    let findings = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= options.cuts {
+                return Ok(());
+            }
+            let way = Way {
+                late_marker: options.late_marker,
+                ..Way::nth(n / Phase::ALL.len() + n)
+            };
+            let phase = Phase::ALL[n % Phase::ALL.len()];
+            let seed = options.seed.wrapping_mul(1_000_003) + n as u64;
+            let finding = suite.cut(phase, way, &format!("powercut-{n}"), seed);
+            let finding = finding
+                .with_context(|| format!("cut {n} ({}, seed {})", phase.name(), options.seed));
+            match finding {
+                Ok(finding) => {
+                    told(n, &finding);
+                    let mut all = findings.lock().unwrap_or_else(|e| e.into_inner());
+                    all.push(finding);
+                }
+                Err(e) => {
+                    // The others end with what they are at.
+                    next.store(options.cuts, Ordering::Relaxed);
+                    return Err(e);
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let jobs: Vec<_> = (0..options.jobs.max(1))
+            .map(|_| scope.spawn(work))
+            .collect();
+        jobs.into_iter().try_for_each(|job| match job.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a thread panicked"),
+        })
+    })?;
+    Ok(findings.into_inner().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// The whole suite; the last line of standard output is its result.
+///
+/// # Errors
+/// A cut was not survived, or a phase had too few.
+pub fn run(equipment: &Equipment, options: Options, json: bool) -> Result<()> {
+    let begin = Instant::now();
+    eprintln!("one run without a cut, to see where there is something to cut");
+    let suite = Suite::new(equipment, Way::nth(0))?;
+    let findings = cuts(&suite, options, |n, finding| {
+        let state = if finding.good() { "ok" } else { "FAILED" };
+        eprintln!(
+            "{:>5.0} s  cut {n}: {state}: {}",
+            begin.elapsed().as_secs_f64(),
+            finding.text()
+        );
+    })?;
+    let result = result(&findings, options, begin.elapsed());
+    if json {
+        println!("{result}");
+    } else {
+        print!("{}", text(&result));
+    }
+    judge(&findings, options)
+}
+
+fn result(findings: &[Finding], options: Options, elapsed: Duration) -> Value {
+    let count = |good: &dyn Fn(&Finding) -> bool| findings.iter().filter(|f| good(f)).count();
+    json!({
+        "cuts": findings.len(),
+        "completed": count(&|f| f.problem.is_none()),
+        "neighbours_intact": count(&|f| f.changed.is_empty()),
+        "old_data_found": count(&|f| f.old_data > 0),
+        "phases": by_phase(findings),
+        "resumed": count(&|f| f.after == "resumed"),
+        "not_begun": count(&|f| f.after == "not begun"),
+        "nothing_left_to_do": count(&|f| f.after == "done"),
+        "seed": options.seed,
+        "seconds": elapsed.as_secs(),
+    })
+}
+
+fn by_phase(findings: &[Finding]) -> BTreeMap<&'static str, u64> {
+    let mut phases: BTreeMap<_, u64> = Phase::ALL.iter().map(|p| (p.name(), 0)).collect();
+    for finding in findings {
+        *phases.entry(finding.phase.name()).or_default() += 1;
+    }
+    phases
+}
+
+fn text(result: &Value) -> String {
+    let mut text = String::new();
+    if let Some(fields) = result.as_object() {
+        for (name, value) in fields {
+            text += &format!("{name:<20}{value}\n");
+        }
+    }
+    text
+}
+
+fn judge(findings: &[Finding], options: Options) -> Result<()> {
+    let bad = findings.iter().filter(|f| !f.good()).count();
+    ensure!(
+        bad == 0,
+        "{bad} of {} cuts were not survived",
+        findings.len()
+    );
+    ensure!(findings.len() == options.cuts, "not every cut was made");
+    if options.cuts >= FULL_SUITE {
+        for (phase, count) in by_phase(findings) {
+            ensure!(
+                count >= CUTS_A_PHASE,
+                "{count} cuts in the phase {phase}, fewer than {CUTS_A_PHASE}"
+            );
+        }
+    }
+    Ok(())
+}
