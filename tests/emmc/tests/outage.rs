@@ -19,7 +19,7 @@ impl Outage for At {
         (self.nth == 0).then_some(self.moment)
     }
     fn written_back(&mut self, line: u64) -> bool {
-        line % 2 == 0
+        line.is_multiple_of(2)
     }
 }
 

@@ -1,11 +1,9 @@
 //! The card that the guest erases: 4 GiB, partitioned, every sector filled with a pattern.
 
 use std::io;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use emmc::card::{Card, Config, Fields, Timing};
-use emmc::server::Server;
 use emmc::store::{scan_card, MemStore, NamedRange, Pattern, RangeReport, SECTOR};
 
 use crate::gpt::{self, Partition};
@@ -86,11 +84,6 @@ pub fn with(partitions: &[Partition], timing: Timing) -> Result<Card> {
         card.store_mut().write(start, &bytes)?;
     }
     Ok(card)
-}
-
-/// The card behind a socket in `directory`.
-pub fn serve(directory: &Path) -> Result<Server> {
-    Server::start(new()?, &directory.join("card")).context("card server")
 }
 
 /// What the whole medium holds: all partitions, and every stretch between them.

@@ -62,13 +62,17 @@ enum Task {
         #[arg(long, value_name = "PART")]
         only: Option<String>,
     },
-    /// Measure: `erase` is the chunk table of a 22 GiB secure erase, in virtual time
+    /// Measure: `erase` is a secure erase by size of its commands, ours beside the kernel's and
+    /// mmc-utils'
     Bench {
         /// erase
         what: String,
         /// Print one line of JSON at the end instead of a table
         #[arg(long)]
         json: bool,
+        /// Only what needs no guest
+        #[arg(long)]
+        in_process: bool,
     },
     /// Check init .rc files as AOSP's init would
     CheckRc {
@@ -162,8 +166,12 @@ fn run(task: Task) -> Result<()> {
         Task::Test {
             quick, guest, only, ..
         } => test::run(!guest, !quick, only.as_deref()),
-        Task::Bench { what, json } => match what.as_str() {
-            "erase" => bench::erase::run(json),
+        Task::Bench {
+            what,
+            json,
+            in_process,
+        } => match what.as_str() {
+            "erase" => bench::erase::run(json, in_process),
             other => anyhow::bail!("there is no bench `{other}`; there is: erase"),
         },
         Task::CheckAidl { directory } => check::aidl::run(directory.as_deref()),

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::vm::cpio::Content;
 use crate::vm::machine::Machine;
 use crate::vm::setup;
-use crate::{binaries, demo, paths};
+use crate::{binaries, demo, paths, powercut};
 
 /// The emulated processor is slow, and so are loop devices that are really removed.
 const GUEST_TIMEOUT: Duration = Duration::from_secs(900);
@@ -48,7 +49,10 @@ pub fn run(host: bool, guest: bool, only: Option<&str>) -> Result<()> {
     if guest {
         let begin = Instant::now();
         match setup::all() {
-            Ok(equipment) => total.add(in_guest(&equipment, only)?),
+            Ok(equipment) => {
+                total.add(in_guest(&equipment, only)?);
+                total.add(of_the_guest(&equipment, only)?);
+            }
             Err(e) if env::var("BLOCKD_REQUIRE").is_ok_and(|v| v == "all") => return Err(e),
             Err(e) => {
                 println!("guest ... ignored, {e:#}");
@@ -160,6 +164,30 @@ fn in_guest(equipment: &setup::Equipment, only: Option<&str>) -> Result<Count> {
     );
     eprintln!("the guest ran {:.1} s", findings.seconds);
     Ok(count)
+}
+
+/// Cases that boot guests of their own.
+fn of_the_guest(equipment: &setup::Equipment, only: Option<&str>) -> Result<Count> {
+    if only.is_some_and(|part| !"powercut_recovery".contains(part)) {
+        return Ok(Count::default());
+    }
+    let count = Mutex::new(Count::default());
+    let begin = Instant::now();
+    powercut::short(equipment, &|name, result| {
+        let mut count = count.lock().unwrap_or_else(|e| e.into_inner());
+        let seconds = begin.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => {
+                count.passed += 1;
+                println!("guest test {name} ... ok (until {seconds:.1} s)");
+            }
+            Err(e) => {
+                count.failed += 1;
+                println!("guest test {name} ... failed {e:#} (until {seconds:.1} s)");
+            }
+        }
+    })?;
+    Ok(count.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
 /// The real APEX files, where the tests on this machine look for them too.

@@ -21,11 +21,10 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
     let words = ["reset", "run", "--marker", "none", "--yes", TARGET];
     let answer = tool::call_by("local", &words)?.good()?;
     port.mark("end blockd")?;
-    let targets = answer.output["targets"].clone();
     port.send(&json!({
         "bench": "blockd",
         "seconds": answer.elapsed.as_secs_f64(),
-        "erase_millis": targets[0]["erase_millis"],
+        "steps": answer.output["steps"],
     }))?;
 
     reset::kernel(port)?;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{ensure, Context, Result};
-use emmc::card::{argument, Log};
+use emmc::card::{argument, Card, Log};
+use emmc::server::Server;
 use serde_json::{json, Value};
 
 use crate::card::{self, Census};
@@ -46,10 +47,21 @@ pub fn boot(
     equipment: &Equipment,
     scenario: &str,
     prepare: impl FnOnce(&mut Machine) -> Result<()>,
+    line: impl FnMut(&Value),
+) -> Result<Findings> {
+    boot_with(equipment, scenario, card::new()?, prepare, line)
+}
+
+/// As [`boot`], with a card of the caller's that has the usual partitions.
+pub fn boot_with(
+    equipment: &Equipment,
+    scenario: &str,
+    card: Card,
+    prepare: impl FnOnce(&mut Machine) -> Result<()>,
     mut line: impl FnMut(&Value),
 ) -> Result<Findings> {
     let directory = tempfile::Builder::new().prefix("blockd-card-").tempdir()?;
-    let server = card::serve(directory.path())?;
+    let server = Server::start(card, &directory.path().join("card")).context("card server")?;
     let mut machine = Machine::with_card(equipment, scenario, Mode::Recovery, server.socket())?;
     machine.parameters.push(format!("blockd.wait={LAST_NODE}"));
     machine

@@ -77,7 +77,7 @@ pub fn serve(directory: &Path) -> Result<Server> {
 /// What the watch must know.
 pub fn layout() -> Layout {
     let whole = |p: &Partition| {
-        let first = p.start.next_multiple_of(GROUP) / GROUP;
+        let first = p.start.div_ceil(GROUP);
         (p.end() / GROUP - first).div_ceil(CHUNK_GROUPS)
     };
     Layout {

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use serde_json::{json, Value};
 
 use crate::vm::initramfs::Tree;
@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// From so many cuts on, every phase must have had this many.
 const FULL_SUITE: usize = 25;
 const CUTS_A_PHASE: u64 = 3;
+/// Cuts in every test run.
+const SHORT_SUITE: usize = 4;
 
 /// What to do.
 #[derive(Clone, Copy, Debug)]
@@ -256,6 +258,47 @@ pub fn cuts(
         })
     })?;
     Ok(findings.into_inner().unwrap_or_else(|e| e.into_inner()))
+}
+
+/// A short suite for every test run, case by case: the client without a cut both ways, a few cuts,
+/// and one that a broken client must not survive.
+pub fn short(equipment: &Equipment, told: &(dyn Fn(&str, Result<()>) + Sync)) -> Result<()> {
+    let first = "recovery_by_exec_f2fs";
+    let suite = match Suite::new(equipment, Way::nth(0)) {
+        Ok(suite) => suite,
+        Err(e) => {
+            told(first, Err(e));
+            return Ok(());
+        }
+    };
+    told(first, Ok(()));
+    let other = Way::nth(3);
+    told("recovery_by_binder_ext4", suite.whole(other).map(drop));
+    let options = Options {
+        cuts: SHORT_SUITE,
+        seed: 1,
+        jobs: 2,
+        late_marker: false,
+    };
+    cuts(&suite, options, |_, finding| {
+        let name = format!("powercut_{}", finding.phase.name());
+        let result = match finding.good() {
+            true => Ok(()),
+            false => Err(anyhow!("{}", finding.text())),
+        };
+        told(&name, result);
+    })?;
+    let late = Way {
+        late_marker: true,
+        ..Way::nth(0)
+    };
+    let finding = suite.cut(Phase::Erase, late, "powercut-late", 1)?;
+    let result = match finding.good() {
+        false => Ok(()),
+        true => Err(anyhow!("not found: {}", finding.text())),
+    };
+    told("powercut_finds_a_late_marker", result);
+    Ok(())
 }
 
 /// The whole suite; the last line of standard output is its result.

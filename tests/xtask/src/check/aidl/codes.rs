@@ -44,7 +44,7 @@ fn rsbinder(include: &Path, out: &Path) -> Result<String> {
     let file = out.join("all.rs");
     rsbinder_aidl::Builder::new()
         .source(include.join("dev/blockd"))
-        .include_dir(include.to_owned())
+        .include_dir(include)
         .output(file.clone())
         .generate()
         .map_err(|error| anyhow::anyhow!("rsbinder-aidl: {error}"))?;
