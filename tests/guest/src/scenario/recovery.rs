@@ -3,6 +3,7 @@
 //!
 //! `blockd.way=` is how recovery calls: `exec` runs blockctl in its own domain, `binder` asks the
 //! service. `blockd.fs=` is userdata's file system, `blockd.chunk=` a `--max-chunk`.
+//! `blockd.mount=only` is the system's boot after a reset that was complete.
 //! `blockd.broken=late-marker` is a client that no test may pass: it writes the message for the
 //! bootloader only once everything is erased.
 
@@ -37,6 +38,9 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
     let file_system = parameter("fs")?.unwrap_or("ext4".to_owned());
     let late = parameter("broken")?.as_deref() == Some("late-marker");
     port.send(&json!({"message": message()?}))?;
+    if parameter("mount")?.as_deref() == Some("only") {
+        return mount_all(port, &file_system);
+    }
 
     let marker = if late { "none" } else { "misc" };
     let mut words = vec!["--progress", "json", "reset", "run", "--yes"];
@@ -74,8 +78,13 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
     let status = tool::call_by(place, &["reset", "status"])?.good()?;
     port.send(&json!({"finished": message()?, "status": status.output}))?;
 
+    mount_all(port, &file_system)
+}
+
+/// What the system's boot does.
+fn mount_all(port: &mut Port, file_system: &str) -> Result<()> {
     port.mark("begin mount")?;
-    for (target, system) in TARGETS.iter().zip(systems) {
+    for (target, system) in TARGETS.iter().zip(["ext4", file_system]) {
         use_it(target, system)?;
     }
     port.mark("end mount")?;

@@ -25,6 +25,8 @@ pub struct Way {
     pub file_system: &'static str,
     /// The client writes its message for the bootloader when everything is erased already.
     pub late_marker: bool,
+    /// Only mounts what was formatted: the system's boot.
+    pub mount_only: bool,
 }
 
 impl Way {
@@ -34,6 +36,7 @@ impl Way {
             call: ["exec", "binder"][n % 2],
             file_system: ["f2fs", "ext4"][n / 2 % 2],
             late_marker: false,
+            mount_only: false,
         }
     }
 }
@@ -68,6 +71,11 @@ impl Boot {
     pub fn check(&self) -> Result<()> {
         let command = &self.line("finished")?["command"];
         ensure!(command == "", "after finish the bootloader reads {command}");
+        self.mounted()
+    }
+
+    /// Fails unless everything was mounted.
+    pub fn mounted(&self) -> Result<()> {
         self.line("mounted").map(drop)
     }
 }
@@ -93,6 +101,9 @@ pub fn boot(
         machine
             .parameters
             .push("blockd.broken=late-marker".to_owned());
+    }
+    if way.mount_only {
+        machine.parameters.push("blockd.mount=only".to_owned());
     }
     let mut logs = BTreeMap::new();
     let cut = || server.with_card(|card| card.mains_failed());

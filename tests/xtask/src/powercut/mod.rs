@@ -96,6 +96,9 @@ impl<'a> Suite<'a> {
             seen: BTreeMap::new(),
         };
         suite.seen = suite.whole(way).context("the run without a cut")?;
+        let seen = suite.seen.iter();
+        let seen: Vec<_> = seen.map(|(p, n)| format!("{} {n}", p.name())).collect();
+        eprintln!("commands of a run without a cut: {}", seen.join(", "));
         for phase in Phase::ALL {
             ensure!(
                 suite.seen.contains_key(&phase),
@@ -161,15 +164,18 @@ impl<'a> Suite<'a> {
         })?;
         let (phase, place) = place(&lock(&record))?;
         let after = what_next(&cut)?;
-        let mut problem = None;
-        match after {
-            "lost" => problem = Some("a part is erased, and no boot is told of it".to_owned()),
-            "done" => {}
-            _ => {
-                let second = boot(way).and_then(|b| b.context("no power")?.check());
-                problem = second.err().map(|e| format!("{e:#}"));
+        let second = match after {
+            "lost" => Err(anyhow!("a part is erased, and no boot is told of it")),
+            "done" => {
+                let system = Way {
+                    mount_only: true,
+                    ..way
+                };
+                boot(system).and_then(|b| b.context("no power")?.mounted())
             }
-        }
+            _ => boot(way).and_then(|b| b.context("no power")?.check()),
+        };
+        let mut problem = second.err().map(|e| format!("{e:#}"));
         let medium = Medium::read(&server.stop())?;
         if problem.is_none() && !medium.no_command() {
             problem = Some("a message for the bootloader is left".to_owned());

@@ -143,7 +143,9 @@ impl Watch {
         }
         let sector = u64::from(argument);
         let write = matches!(command, 24 | 25);
-        let to_target = write && self.layout.targets.iter().any(|t| t.contains(&sector));
+        let data = matches!(command, 17 | 18 | 24 | 25);
+        let in_target = data && self.layout.targets.iter().any(|t| t.contains(&sector));
+        let to_target = write && in_target;
         let to_misc = write && self.layout.misc.contains(&sector);
         let phase = match self.phase {
             None if to_misc => Marker,
@@ -154,8 +156,8 @@ impl Watch {
             Some(Erase) => Verify,
             Some(Verify | Format) if to_misc => Finish,
             Some(Verify) if to_target => Format,
-            Some(Finish) if to_target => {
-                // The system's own writes.
+            Some(Finish) if in_target => {
+                // The system mounts.
                 self.over = true;
                 return None;
             }
@@ -234,8 +236,9 @@ mod tests {
         (18, 10, Some(Phase::Format)),
         (25, 10, Some(Phase::Finish)),
         (18, 10, Some(Phase::Finish)),
-        (25, 100, None),
         (18, 100, None),
+        (18, 10, None),
+        (25, 100, None),
     ];
 
     #[test]
