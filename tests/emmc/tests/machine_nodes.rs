@@ -193,7 +193,7 @@ fn sysfs_looks_like_a_kernel_s() {
     );
     assert_eq!(
         read("/sys/block/mmcblk0/device/csd"),
-        "d0270132035903ffffffffff0a400000"
+        "d0270132075903ffffffffff8a400000"
     );
     let sysfs = m.sysfs();
     assert_eq!(sysfs.list("/sys/block").expect("list"), ["mmcblk0"]);

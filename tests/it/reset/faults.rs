@@ -5,7 +5,7 @@ use super::layout::{
 };
 use super::wrapped::Wrapped;
 use crate::case::{Case, Outcome};
-use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
+use blockd::device::{Access, Block, Command, Mmc, Storage, Sysfs};
 use blockd::error::{Code, Failure};
 use blockd::reset::report::Report;
 use blockd::reset::request::{Method, Request};
@@ -28,6 +28,8 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::a_sanitize_that_timed_out_is_not_claimed", sanitize),
         Case::new("reset::a_second_run_is_refused", second),
         Case::new("reset::cancel_stops_before_the_erase", cancel),
+        Case::new("reset::write_protected_groups_are_found", protected),
+        Case::new("reset::boot_partitions_stay_as_they_are", boot),
         Case::new("reset::cancel_is_heard_while_the_card_is_busy", cancel_busy),
         Case::new("reset::neighbours_in_use_are_not_compared", busy_neighbour),
         Case::new(
@@ -367,5 +369,57 @@ fn small() -> Outcome {
     super::layout::run(&machine, &request).map_err(|e| e.to_string())?;
     expect_erased_exactly(&machine, &["userdata"]);
     assert_eq!(machine.log().count(35), 0);
+    Ok(())
+}
+
+/// A group inside the range that the card protects: it stays, and that is said. One outside is none of
+/// ours.
+fn protected() -> Outcome {
+    let machine = machine(plain());
+    let inside = place("userdata").start + 20 * GROUP;
+    machine.with_card(|card| card.protect(inside..inside + 1));
+    let failure = reset(&machine, "userdata").err().ok_or("it passed")?;
+    assert_eq!(failure.code, Code::DeviceFailed, "{failure:?}");
+    let other = super::layout::machine(plain());
+    let frp = place("frp");
+    let last = frp.start + frp.sectors - 1;
+    other.with_card(|card| card.protect(last..last + 1));
+    reset(&other, "ragged").map_err(|e| e.to_string())?;
+    expect_erased_exactly(&other, &["ragged"]);
+    Ok(())
+}
+
+/// Sanitize and secure erase are about the user area.
+fn boot() -> Outcome {
+    const ACCESS: u8 = 179;
+    let fields = Fields {
+        boot_size_mult: 1,
+        sec_feature_support: 0x55,
+        ..plain_fields()
+    };
+    let machine = machine(fields.into());
+    let mmc = machine.open_mmc("mmcblk0").map_err(|e| e.to_string())?;
+    let select = |area: u8| {
+        let mut command = Command::switch(ACCESS, area);
+        mmc.cmd(&mut command).map_err(|e| e.to_string())
+    };
+    let fill = |card: &mut emmc::card::Card| {
+        card.store_mut().write(0, &[0xb0; 512]).expect("room");
+    };
+    for area in [1, 2] {
+        select(area)?;
+        machine.with_card(fill);
+    }
+    select(0)?;
+    reset(&machine, "userdata").map_err(|e| e.to_string())?;
+    expect_erased_exactly(&machine, &["userdata"]);
+    for area in [1, 2] {
+        select(area)?;
+        let mut sector = [0; 512];
+        machine
+            .with_card(|card| card.store().read(0, &mut sector))
+            .map_err(|e| e.to_string())?;
+        assert_eq!(sector, [0xb0; 512], "boot partition {area}");
+    }
     Ok(())
 }

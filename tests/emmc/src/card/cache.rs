@@ -122,6 +122,17 @@ impl Cache {
         Ok(numbers.len() as u64)
     }
 
+    /// Writes the `n`-th dirty line back.
+    pub fn write_back_nth(&mut self, n: usize, store: &mut dyn Store) -> io::Result<()> {
+        let Some(number) = self.0.keys().nth(n).copied() else {
+            return Ok(());
+        };
+        match self.0.remove(&number) {
+            Some(line) => line.write(number, store),
+            None => Ok(()),
+        }
+    }
+
     /// Writes up to `count` lines back; returns how many.
     pub fn write_back(&mut self, count: usize, store: &mut dyn Store) -> io::Result<u64> {
         let mut done = 0;

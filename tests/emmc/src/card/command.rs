@@ -154,6 +154,9 @@ impl Card {
                 self.block_count = Some((argument & 0xffff, argument & RELIABLE != 0));
                 self.r1()
             }
+            (28, Tran) => self.set_protection(now, argument, true),
+            (29, Tran) => self.set_protection(now, argument, false),
+            (30, Tran) => self.send_protection(argument),
             (35, Tran) => self.erase_start(argument),
             (36, Tran) => self.erase_end(argument),
             (38, Tran) => self.erase(now, argument),

@@ -23,6 +23,9 @@ pub struct Config {
     pub lies: Lies,
     /// Entries that the log keeps.
     pub log_capacity: usize,
+    /// With a seed the cache writes lines back whenever it likes, in any order, as a real one does;
+    /// without, the lowest first and only for want of room.
+    pub eviction_seed: Option<u64>,
 }
 
 impl Default for Config {
@@ -41,6 +44,7 @@ impl From<ExtCsd> for Config {
             faults: Vec::new(),
             lies: Lies::default(),
             log_capacity: DEFAULT_CAPACITY,
+            eviction_seed: None,
         }
     }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub(super) enum Transfer {
     None,
     ExtCsd,
+    /// CMD30's word.
+    Protection(u32),
     Read {
         sector: u64,
         left: Option<u32>,
@@ -48,8 +50,15 @@ impl Card {
             self.errors |= bits::ADDRESS_MISALIGN;
             return self.r1();
         }
-        if sector + u64::from(left.unwrap_or(1)) > self.sectors() {
+        if sector + u64::from(left.unwrap_or(1)) > self.area_sectors() {
             self.errors |= bits::OUT_OF_RANGE;
+            return self.r1();
+        }
+        // Of an open-ended write only the first sector is known here; the others are looked at as
+        // they come.
+        let range = sector..sector + u64::from(left.unwrap_or(1));
+        if matches!(command, 24 | 25) && self.is_protected(&range) {
+            self.errors |= bits::WP_VIOLATION;
             return self.r1();
         }
         let response = self.r1();
@@ -112,6 +121,15 @@ impl Card {
                 self.state = State::Tran;
                 Ok(())
             }
+            Transfer::Protection(word) => {
+                // Most significant byte first, as registers go over the data line.
+                let bytes = word.to_be_bytes();
+                let n = buf.len().min(bytes.len());
+                buf[..n].copy_from_slice(&bytes[..n]);
+                self.transfer = Transfer::None;
+                self.state = State::Tran;
+                Ok(())
+            }
             Transfer::Read { sector, left } => {
                 let n = self.sectors_of(sector, left, buf.len())?;
                 if let Err(e) = self.store.read(sector, buf) {
@@ -151,6 +169,10 @@ impl Card {
             return Err(DataError);
         };
         let n = self.sectors_of(sector, left, data.len())?;
+        if self.is_protected(&(sector..sector + u64::from(n))) {
+            self.errors |= bits::WP_VIOLATION;
+            return Err(DataError);
+        }
         self.log.counters.written_bytes += data.len() as u64;
         let left = left.map(|l| l - n);
         self.transfer = match left {
@@ -185,7 +207,7 @@ impl Card {
     fn write_cached(&mut self, sector: u64, data: &[u8]) -> u64 {
         self.cache.write(sector, data);
         let capacity = cache::lines(self.ext.cache_bytes());
-        let over = self.cache.len().saturating_sub(capacity);
+        let over = self.cache.len().saturating_sub(capacity) + self.early();
         if over > 0 {
             self.log.counters.evicted_lines += over as u64;
             if let Err(e) = self.write_back(over) {
@@ -194,6 +216,22 @@ impl Card {
             }
         }
         self.timing.cached_us + over as u64 * self.timing.flush_line_us
+    }
+
+    /// Lines that leave the cache though there is room: none without a seed, else now and then one.
+    fn early(&mut self) -> usize {
+        let drawn = self.draw().map_or(0, |n| (n % 2) as usize);
+        drawn.min(self.cache.len())
+    }
+
+    /// The next number of the eviction's draw.
+    pub(super) fn draw(&mut self) -> Option<u64> {
+        // Knuth's MMIX generator; its low bits are weak.
+        let state = self.eviction.as_mut()?;
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        Some(*state >> 33)
     }
 
     /// Whole sectors in so many bytes of a transfer, checked against its end and the card's.
@@ -207,7 +245,7 @@ impl Card {
         if n == 0 || !bytes.is_multiple_of(SECTOR) || left.is_some_and(|l| n > l) {
             return Err(DataError);
         }
-        if sector + u64::from(n) > self.sectors() {
+        if sector + u64::from(n) > self.area_sectors() {
             self.errors |= bits::OUT_OF_RANGE;
             return Err(DataError);
         }

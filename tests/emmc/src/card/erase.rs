@@ -41,7 +41,7 @@ impl Card {
     }
 
     fn in_range(&self, address: u64) -> bool {
-        address / (SECTOR as u64) < self.sectors()
+        address / (SECTOR as u64) < self.area_sectors()
     }
 
     /// CMD35. Begins a new sequence, also if one was under way.
@@ -108,12 +108,17 @@ impl Card {
                 granule: 1,
             },
             argument::SECURE_TRIM_1 => {
-                self.marked.insert(range);
+                for range in self.unprotected(vec![range]) {
+                    self.marked.insert(range);
+                }
                 Operation::Nothing
             }
             // the addresses of step 2 only complete the sequence
             argument::SECURE_TRIM_2 => Operation::Erase {
-                ranges: self.spared(self.marked.iter().collect(), group),
+                ranges: {
+                    let marked = self.marked.iter().collect();
+                    self.spared(marked, group)
+                },
                 granule: 1,
             },
             // the card may keep everything until it needs the space: the worst case for a
@@ -150,11 +155,12 @@ impl Card {
         } else {
             (first - first % group, last - last % group + group)
         };
-        start.saturating_sub(more)..(end + more).min(self.sectors())
+        start.saturating_sub(more)..(end + more).min(self.area_sectors())
     }
 
     /// What is left to erase once the [lies](super::Lies) have spared their groups.
-    fn spared(&self, ranges: Vec<Range<u64>>, group: u64) -> Vec<Range<u64>> {
+    fn spared(&mut self, ranges: Vec<Range<u64>>, group: u64) -> Vec<Range<u64>> {
+        let ranges = self.unprotected(ranges);
         if self.lies.skip_groups.is_empty() && self.lies.skip_every.is_none() {
             return ranges;
         }

@@ -54,6 +54,8 @@ pub mod index {
     pub const ERASE_TIMEOUT_MULT: usize = 223;
     /// HC_ERASE_GRP_SIZE, 512 KiB.
     pub const HC_ERASE_GRP_SIZE: usize = 224;
+    /// BOOT_SIZE_MULT, 128 KiB.
+    pub const BOOT_SIZE_MULT: usize = 226;
     /// SEC_TRIM_MULT.
     pub const SEC_TRIM_MULT: usize = 229;
     /// SEC_ERASE_MULT.
@@ -124,6 +126,8 @@ pub struct Fields {
     pub wr_rel_param: u8,
     /// ERASED_MEM_CONT.
     pub erased_mem_cont: u8,
+    /// BOOT_SIZE_MULT, unit 128 KiB: size of each boot partition.
+    pub boot_size_mult: u8,
 }
 
 impl Default for Fields {
@@ -142,6 +146,7 @@ impl Default for Fields {
             rel_wr_sec_c: 1,
             wr_rel_param: 0x14,
             erased_mem_cont: 0,
+            boot_size_mult: 0,
         }
     }
 }
@@ -175,6 +180,7 @@ impl From<Fields> for ExtCsd {
                 f.trim_mult,
             ],
         );
+        set(index::BOOT_SIZE_MULT, &[f.boot_size_mult]);
         set(index::INI_TIMEOUT_AP, &[0x0a]);
         set(index::POWER_OFF_LONG_TIME, &[0x0a, 0x19]);
         set(index::CACHE_SIZE, &f.cache_size_kibit.to_le_bytes());

@@ -8,6 +8,7 @@
 //! volatile cache, reliable write, power loss. Not modelled: boot, RPMB and general purpose
 //! partitions (their size registers are 0), write protection, lock, HPI, BKOPS, command
 //! queue, HS200 and above, CRC errors. What is not modelled is not advertised and is refused.
+mod area;
 mod cache;
 mod command;
 mod config;
@@ -18,6 +19,7 @@ mod fault;
 mod log;
 mod operation;
 mod outage;
+mod protect;
 mod registers;
 mod status;
 mod switch;
@@ -35,6 +37,8 @@ pub use status::{bits, Response, State};
 pub use timing::Timing;
 
 use crate::store::{RangeSet, Store};
+pub use area::Area;
+use area::Aside;
 use cache::Cache;
 use data::Transfer;
 use erase::Sequence;
@@ -80,6 +84,14 @@ pub struct Card {
     /// It has chosen the operation that begins next.
     tearing: outage::Tearing,
     mains_failed: bool,
+    /// Sectors of write-protected groups.
+    protected: RangeSet,
+    /// What PARTITION_ACCESS selects; `store` is its medium.
+    area: Area,
+    aside: Aside,
+    /// State of the draw that chooses which cache lines leave; `None` = the lowest, and only when
+    /// there is no room.
+    eviction: Option<u64>,
 }
 
 impl Card {
@@ -123,6 +135,10 @@ impl Card {
             outage: None,
             tearing: None,
             mains_failed: false,
+            protected: RangeSet::new(),
+            area: Area::User,
+            aside: Aside::default(),
+            eviction: config.eviction_seed,
         };
         card.reset_registers();
         Ok(card)
@@ -130,6 +146,7 @@ impl Card {
 
     /// What power-on and CMD0 set back.
     fn reset_registers(&mut self) {
+        self.select(0);
         self.ext.reset_volatile();
         self.state = State::Idle;
         self.rca = 1;

@@ -97,9 +97,12 @@ impl Default for Csd {
     }
 }
 
-/// Command classes: basic, block read, block write, erase. Write protection and lock are not
-/// modelled, so they are not advertised.
-const CCC: u128 = 1 | 1 << 2 | 1 << 4 | 1 << 5;
+/// Command classes: basic, block read, block write, erase, write protection. Lock is not modelled, so
+/// it is not advertised.
+const CCC: u128 = 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 6;
+
+/// WP_GRP_SIZE: erase groups of a write-protect group, less one, while ERASE_GROUP_DEF is 0.
+pub(super) const WP_GRP_SIZE: u64 = 31;
 
 impl Csd {
     /// Erase group while ERASE_GROUP_DEF is 0, in sectors.
@@ -151,7 +154,8 @@ impl Csd {
             | c_size_mult << 47
             | u128::from(self.erase_grp_size & 31) << 42
             | u128::from(self.erase_grp_mult & 31) << 37
-            | 31 << 32 // WP_GRP_SIZE
+            | u128::from(WP_GRP_SIZE) << 32
+            | 1 << 31 // WP_GRP_ENABLE
             | 2 << 26 // R2W_FACTOR
             | 9 << 22; // WRITE_BL_LEN
         with_crc7(v.to_be_bytes())

@@ -54,8 +54,7 @@ impl Card {
                 }
             }
             index::SANITIZE_START => return self.sanitize(),
-            // no partition but the user area can be selected
-            index::PARTITION_CONFIG if new & 7 != 0 => return None,
+            index::PARTITION_CONFIG if !self.select(new & 7) => return None,
             index::HS_TIMING if new & 0xf > 1 => return None, // no HS200, HS400
             index::BUS_WIDTH if new > 2 => return None,       // no DDR
             index::POWER_OFF_NOTIFICATION
