@@ -5,6 +5,7 @@
 
 pub mod apex;
 pub mod attach;
+pub mod avb;
 pub mod facts;
 #[cfg(test)]
 mod fake;

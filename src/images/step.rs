@@ -31,6 +31,8 @@ named_enum! {
         Detach = 10 "detach",
         /// Listing.
         List = 11 "list",
+        /// Reading and verifying the payload's vbmeta image.
+        Avb = 12 "avb",
     }
 }
 
