@@ -19,6 +19,7 @@ use crate::reset::step::Step;
 use crate::units::{Bytes, SectorRange, Sectors};
 use holders::holders;
 use misc::Misc;
+use nix::errno::Errno;
 use std::time::Duration;
 use table::{allowed, resolve, table};
 
@@ -291,11 +292,30 @@ pub fn is_user_area(disk: &str) -> bool {
         .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
+/// Some cards do not answer CMD8 for a while after an erase or a retuning: it is tried again.
 fn read_ext_csd(storage: &dyn Storage, disk: &str) -> Fact<ExtCsd> {
-    let read = storage.open_mmc(disk).and_then(|mmc| mmc.ext_csd());
-    match read {
-        Ok(bytes) => Fact::known(ExtCsd(bytes), "CMD8 SEND_EXT_CSD"),
-        Err(e) => Fact::unknown(format!("CMD8 on {disk}: {}", e.desc()), Some(e)),
+    const PAUSE: Duration = Duration::from_millis(200);
+    const PATIENCE: Duration = Duration::from_secs(3);
+    let start = storage.now();
+    loop {
+        let read = storage.open_mmc(disk).and_then(|mmc| mmc.ext_csd());
+        let waited = storage.now() - start;
+        match read {
+            Ok(bytes) if waited < PAUSE => return Fact::known(ExtCsd(bytes), "CMD8 SEND_EXT_CSD"),
+            Ok(bytes) => {
+                let source = format!("CMD8 SEND_EXT_CSD, after {:.1} s", waited.as_secs_f64());
+                return Fact::known(ExtCsd(bytes), source);
+            }
+            Err(Errno::ETIMEDOUT | Errno::EILSEQ) if waited < PATIENCE => storage.sleep(PAUSE),
+            Err(e) => {
+                let text = format!(
+                    "CMD8 on {disk}: {}, for {:.1} s",
+                    e.desc(),
+                    waited.as_secs_f64()
+                );
+                return Fact::unknown(text, Some(e));
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Factory reset in process: the product's whole path over the card model, in virtual time.
 
+mod cases;
 mod cuts;
 mod fault_table;
 mod faults;
@@ -17,9 +18,10 @@ use blockd::units::Bytes;
 use emmc::card::ext_csd::Fields;
 use emmc::card::{Card, Config, Timing};
 use emmc::machine::{Event, Machine, Partition};
-use emmc::store::{MemStore, Pattern};
+use emmc::store::{MemStore, NamedRange, Pattern};
 use layout::{expect_erased_exactly, machine, place, plain, plain_fields, reset, run, GROUP};
 use std::sync::{Arc, Mutex};
+use wrapped::{Fault, Wrapped};
 
 const SECURE_ERASE: u32 = 0x8000_0000;
 
@@ -35,6 +37,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::large_groups", large_groups),
         Case::new("reset::erased_value_ff", erased_value),
         Case::new("reset::dirty_pages_do_not_come_back", dirty_pages),
+        Case::new("reset::caches_that_are_not_dropped_fail_that", stale_caches),
         Case::new("reset::cached_pages_do_not_hide_the_erase", cached_pages),
         Case::new("reset::write_through_flushes_by_cmd6", write_through),
         Case::new("reset::the_order_of_the_steps", order),
@@ -47,6 +50,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(faults::cases());
     cases.extend(fault_table::cases());
     cases.extend(methods::cases());
+    cases.extend(cases::cases());
     cases.extend(markers::cases());
     cases.extend(cuts::cases());
     cases
@@ -184,6 +188,21 @@ fn erased_value() -> Outcome {
 }
 
 fn dirty_pages() -> Outcome {
+    let after = written_back_after(Fault::None)?;
+    after.map_err(|e| format!("old data came back: {e}"))
+}
+
+/// The suite's own proof: what is not dropped comes back, and is found.
+fn stale_caches() -> Outcome {
+    match written_back_after(Fault::Stale)? {
+        Err(_) => Ok(()),
+        Ok(()) => Err("caches that were not dropped went unseen".to_owned()),
+    }
+}
+
+/// Dirty pages of two openers, a reset, and then the kernel's own write-back. What the scan of the
+/// whole medium says.
+fn written_back_after(fault: Fault) -> Result<Outcome, String> {
     let machine = machine(plain());
     let user = machine
         .open_buffered("mmcblk0p1")
@@ -196,12 +215,23 @@ fn dirty_pages() -> Outcome {
     let inside = place("userdata").start + 3 * GROUP;
     disk.write(inside, &[0xcc; 4096])
         .map_err(|e| e.to_string())?;
-    reset(&machine, "userdata").map_err(|e| e.to_string())?;
+    let storage = Wrapped::new(&machine).leave_out(fault);
+    Arc::new(Reset::new(Arc::new(storage)))
+        .run(&Request::new(&["userdata"]), None)
+        .map_err(|e| e.to_string())?;
     // What the kernel would write back later.
     user.write_back().map_err(|e| e.to_string())?;
     disk.write_back().map_err(|e| e.to_string())?;
-    expect_erased_exactly(&machine, &["userdata"]);
-    Ok(())
+    let userdata = place("userdata");
+    let range = NamedRange::new("userdata", userdata.start, userdata.sectors);
+    let report = machine.report(&[range]).map_err(|e| e.to_string())?;
+    let found = &report.scan.ranges[0];
+    Ok(if found.erased == userdata.sectors && found.dirty == 0 {
+        expect_erased_exactly(&machine, &["userdata"]);
+        Ok(())
+    } else {
+        Err(format!("{found:?}"))
+    })
 }
 
 fn cached_pages() -> Outcome {

@@ -16,6 +16,18 @@ pub struct Wrapped {
     machine: Machine,
     on_sleep: OnSleep,
     fragile: Option<&'static str>,
+    fault: Fault,
+}
+
+/// What is left out: broken variants of the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// The page caches are not dropped.
+    Stale,
+    /// Canaries that are still there are not seen.
+    Blind,
 }
 
 impl Wrapped {
@@ -25,7 +37,14 @@ impl Wrapped {
             machine: machine.clone(),
             on_sleep: Box::new(|| {}),
             fragile: None,
+            fault: Fault::None,
         }
+    }
+
+    /// Leaves something out.
+    pub fn leave_out(mut self, fault: Fault) -> Wrapped {
+        self.fault = fault;
+        self
     }
 
     /// Calls `act` whenever the run waits for the card.
@@ -50,11 +69,12 @@ impl Storage for Wrapped {
     }
     fn open_block(&self, name: &str, access: Access) -> Result<Box<dyn Block>, Errno> {
         let block = self.machine.open_block(name, access)?;
-        Ok(if self.fragile == Some(name) {
-            Box::new(Fragile(block, Arc::default()))
-        } else {
-            block
-        })
+        Ok(Box::new(Changed {
+            block,
+            fragile: self.fragile == Some(name),
+            written: Arc::default(),
+            fault: self.fault,
+        }))
     }
     fn now(&self) -> Duration {
         self.machine.now()
@@ -65,37 +85,53 @@ impl Storage for Wrapped {
     }
 }
 
-/// See [`Wrapped::fragile`].
-struct Fragile(Box<dyn Block>, Arc<AtomicBool>);
+/// A node of it.
+struct Changed {
+    block: Box<dyn Block>,
+    fragile: bool,
+    written: Arc<AtomicBool>,
+    fault: Fault,
+}
 
-impl Block for Fragile {
+impl Block for Changed {
     fn read_at(&self, offset: Bytes, buffer: &mut [u8]) -> Result<(), Errno> {
-        if self.1.load(Ordering::Relaxed) {
+        if self.fragile && self.written.load(Ordering::Relaxed) {
             return Err(Errno::EIO);
         }
-        self.0.read_at(offset, buffer)
+        self.block.read_at(offset, buffer)?;
+        if self.fault == Fault::Blind {
+            for sector in buffer.chunks_mut(512) {
+                if sector.starts_with(b"blockd canary") {
+                    sector.fill(0);
+                }
+            }
+        }
+        Ok(())
     }
     fn write_at(&self, offset: Bytes, data: &[u8]) -> Result<(), Errno> {
-        self.0.write_at(offset, data)?;
-        self.1.store(true, Ordering::Relaxed);
+        self.block.write_at(offset, data)?;
+        self.written.store(true, Ordering::Relaxed);
         Ok(())
     }
     fn sync(&self) -> Result<(), Errno> {
-        self.0.sync()
+        self.block.sync()
     }
     fn discard(&self, offset: Bytes, length: Bytes, secure: bool) -> Result<(), Errno> {
-        self.0.discard(offset, length, secure)
+        self.block.discard(offset, length, secure)
     }
     fn flush_buffers(&self) -> Result<(), Errno> {
-        self.0.flush_buffers()
+        if self.fault == Fault::Stale {
+            return Ok(());
+        }
+        self.block.flush_buffers()
     }
     fn read_only(&self) -> Result<bool, Errno> {
-        self.0.read_only()
+        self.block.read_only()
     }
     fn size(&self) -> Result<Bytes, Errno> {
-        self.0.size()
+        self.block.size()
     }
     fn logical_block_size(&self) -> Result<u32, Errno> {
-        self.0.logical_block_size()
+        self.block.logical_block_size()
     }
 }
