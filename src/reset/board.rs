@@ -43,6 +43,8 @@ pub struct Status {
     pub elapsed: Duration,
     /// The error of a failed run.
     pub message: String,
+    /// Partitions of the current or last run.
+    pub what: String,
 }
 
 struct Inner {
@@ -71,6 +73,7 @@ impl Board {
                     extent: Extent::default(),
                     elapsed: Duration::ZERO,
                     message: String::new(),
+                    what: String::new(),
                 },
                 started: None,
                 changes: 0,
@@ -92,14 +95,15 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// A run begins. Returns its number, for [`Board::follow`].
-    pub fn start(&self) -> u64 {
+    /// A run of the partitions `what` begins. Returns its number, for [`Board::follow`].
+    pub fn start(&self, what: &str) -> u64 {
         self.change(|inner| {
             inner.runs += 1;
             inner.started = Some(Instant::now());
             inner.status.state = State::Running;
             inner.status.step = None;
             inner.status.message.clear();
+            inner.status.what = what.to_owned();
         });
         self.lock().runs
     }
@@ -180,9 +184,9 @@ mod tests {
     #[test]
     fn a_reader_of_one_run_does_not_follow_the_next() {
         let board = Board::new();
-        let first = board.start();
+        let first = board.start("cache");
         board.end(None);
-        let second = board.start();
+        let second = board.start("userdata");
         board.step(Step::Erase, Extent::default());
         // Returns though a run is at work, and tells nothing of it.
         board.follow(first, Duration::from_secs(60), &mut |status| {

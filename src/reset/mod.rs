@@ -22,13 +22,13 @@ use crate::device::Storage;
 use crate::error::{Code, Failure, Result};
 use crate::units::Sectors;
 use act::{Claimed, Run, Sent};
-use board::{Board, Extent, Status};
+use board::{Board, Extent, State, Status};
 use marker::Found;
 use plan::{MarkerPlan, Plan, TargetPlan};
 use report::{Ended, Report, TargetReport};
-use request::{Assurance, Logical, MarkerFile, Physical, Request};
+use request::{Assurance, Logical, Marker, MarkerFile, Physical, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use step::Step;
 
@@ -41,6 +41,8 @@ pub struct Reset {
     /// Held by the run at work: destructive work is done one at a time.
     running: Mutex<()>,
     cancel: AtomicBool,
+    /// Whether misc holds a marker of ours, as the run at work knows it; `None` until it has looked.
+    marked: Mutex<Option<bool>>,
     board: Board,
 }
 
@@ -54,6 +56,7 @@ impl Reset {
             storage,
             running: Mutex::new(()),
             cancel: AtomicBool::new(false),
+            marked: Mutex::new(None),
             board: Board::new(),
         }
     }
@@ -73,6 +76,14 @@ impl Reset {
 
     fn decide(&self, request: &Request, seed: u64) -> Result<Plan> {
         let facts = facts::gather(self.storage.as_ref(), request)?;
+        plan::plan(request, &facts, seed)
+    }
+
+    /// The plan of the run at work, which remembers what misc says.
+    fn decide_and_know(&self, request: &Request, seed: u64) -> Result<Plan> {
+        let facts = facts::gather(self.storage.as_ref(), request)?;
+        let marker = facts.misc.marker.value();
+        self.know_marked(marker.map(|found| matches!(found, Found::Ours { .. })));
         plan::plan(request, &facts, seed)
     }
 
@@ -97,10 +108,12 @@ impl Reset {
         let _running = match self.running.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return then(busy().into()),
+            Err(TryLockError::WouldBlock) => return then(self.busy().into()),
         };
-        self.cancel.store(false, Ordering::Relaxed);
-        let number = self.board.start();
+        // Before the board says that a run is at work: who sees that and cancels is heard.
+        self.cancel.store(false, Ordering::SeqCst);
+        self.know_marked(None);
+        let number = self.board.start(&request.partitions.join(" "));
         if let Some(mut observer) = observer {
             let this = Arc::clone(self);
             // Not joined: an observer that never returns must not keep the run from returning.
@@ -122,7 +135,7 @@ impl Reset {
         let begin = self.storage.now();
         let seed = canary::digest(self.uuid(started).as_bytes());
         self.board.step(Step::Plan, Extent::default());
-        let plan = match self.decide(request, seed) {
+        let plan = match self.decide_and_know(request, seed) {
             Ok(plan) => plan,
             Err(failure) => return failure.into(),
         };
@@ -219,6 +232,10 @@ impl Reset {
         let erased = (|| {
             if let Some(place) = &place {
                 marked = run.step(Step::Marker, none, |run| mark(run.plan, place, token))?;
+                let ours = !matches!(run.plan.marker.found, Some(Found::ForeignWipe { .. }));
+                if run.plan.marker.place == Marker::Misc {
+                    self.know_marked(Some(ours));
+                }
             }
             erase(run, &claimed)
         })();
@@ -258,7 +275,7 @@ impl Reset {
     /// `FOREIGN_MARKER` for somebody else's, `INVALID_REQUEST` for another run's token, `BUSY`
     /// while a reset is running.
     pub fn finish(&self, token: &str, file: Option<&MarkerFile>) -> Result<()> {
-        let _running = self.running.try_lock().map_err(|_| busy())?;
+        let _running = self.running.try_lock().map_err(|_| self.busy())?;
         let place = match file {
             Some(file) => place::Place::File(file.clone()),
             None => {
@@ -295,11 +312,20 @@ impl Reset {
         }
     }
 
-    /// True where misc holds a marker of ours; `None` where that cannot be told.
+    /// True where misc holds a marker of ours; `None` where that cannot be told. While a run is at
+    /// work its own knowledge is the answer: a read would wait for the card until the erase ends.
     pub fn marker_present(&self) -> Option<bool> {
+        let known = *self.marked.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.status().state == State::Running && known.is_some() {
+            return known;
+        }
         let misc = facts::misc(self.storage.as_ref()).ok()?;
         let found = misc.marker.value()?;
         Some(matches!(found, Found::Ours { .. }))
+    }
+
+    fn know_marked(&self, marked: Option<bool>) {
+        *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = marked;
     }
 
     /// A name for this run that nobody can foretell.
@@ -315,15 +341,23 @@ impl Reset {
         self.board.status()
     }
 
-    /// Asks the run at work to stop at the next border between commands.
+    /// Asks the run at work to stop at the next border between commands. One that comes before
+    /// [`Reset::status`] says `running` does nothing: it stops no run that begins later.
     pub fn cancel(&self) {
-        self.cancel.store(true, Ordering::Relaxed);
+        self.cancel.store(true, Ordering::SeqCst);
     }
-}
 
-fn busy() -> Failure {
-    Failure::new(Code::Busy, Step::Claim.name(), "another reset is running")
-        .remedy("`blockctl reset status` shows it; wait for its end")
+    fn busy(&self) -> Failure {
+        let status = self.status();
+        let text = format!(
+            "another reset is running: {}, at the step {}, since {} s",
+            status.what,
+            status.step.map_or("-", |step| step.name()),
+            status.elapsed.as_secs()
+        );
+        Failure::new(Code::Busy, Step::Claim.name(), text)
+            .remedy("`blockctl reset status` shows it; wait for its end")
+    }
 }
 
 /// A marker that this run has written over an empty message.

@@ -4,6 +4,7 @@ use blockd::aidl::IFactoryReset::IFactoryReset;
 use blockd::aidl::Marker::Marker;
 use blockd::aidl::ResetRequest::ResetRequest;
 use blockd::client::{Client, Place};
+use blockd::device::Storage;
 use blockd::images::Images;
 use blockd::service::access::Interface;
 use blockd::service::config::{Config, Endpoint};
@@ -29,6 +30,17 @@ pub struct Served {
 impl Served {
     /// All interfaces over `card`; `state` keeps the last report.
     pub fn new(card: Card, allow_uids: &[u32], state: Option<&Path>) -> Result<Served, String> {
+        let storage = Arc::new(card.clone());
+        Served::over(storage, card, allow_uids, state)
+    }
+
+    /// The same, with `storage` between it and `card`.
+    pub fn over(
+        storage: Arc<dyn Storage>,
+        card: Card,
+        allow_uids: &[u32],
+        state: Option<&Path>,
+    ) -> Result<Served, String> {
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         let config = Config {
             endpoint: Endpoint::Unix(folder.path().join("socket")),
@@ -38,7 +50,7 @@ impl Served {
             state: None,
         };
         let machine = Machine {
-            storage: Arc::new(card.clone()),
+            storage,
             images: Arc::new(Images::new()),
             state: state.map(Path::to_owned),
         };

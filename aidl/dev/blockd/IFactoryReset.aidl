@@ -33,7 +33,7 @@ interface IFactoryReset {
      * Erases, verifies and reports. Returns only when all of it is done and verified.
      *
      * Errors: those of plan(), of which none has touched the card; BUSY while another run is at
-     * work; PLAN_STALE; CANCELLED; DEVICE_FAILED and NOT_VERIFIED, after which the range must be
+     * work (the text says of what, and where it is); PLAN_STALE; CANCELLED; DEVICE_FAILED and NOT_VERIFIED, after which the range must be
      * taken for neither kept nor erased.
      *
      * @param progress told about the steps; null = nobody.
@@ -51,12 +51,13 @@ interface IFactoryReset {
      */
     void finish(in String token, in @nullable ParcelFileDescriptor markerFile);
 
-    /** Where the current or last run stands. */
+    /** Where the current or last run stands. It never waits for a run. */
     ResetStatus status();
 
     /**
      * Asks the running reset to stop at the next border between commands. A command that the card
-     * has begun cannot be called back. Without a run it does nothing.
+     * has begun cannot be called back. Without a run it does nothing: it stops no run that begins
+     * later.
      */
     void cancel();
 

@@ -102,7 +102,7 @@ pub enum Reset {
     Status,
     /// Stop a running reset between two commands
     Cancel,
-    /// Show the report of the last reset that succeeded
+    /// Show the report of the last reset that destroyed anything
     #[command(
         after_help = "Examples:\n  blockctl reset report\n  blockctl reset report --html certificate.html"
     )]

@@ -1,6 +1,7 @@
 //! Factory reset in process: the product's whole path over the card model, in virtual time.
 
 mod cases;
+mod company;
 mod cuts;
 mod fault_table;
 mod faults;
@@ -9,7 +10,7 @@ mod markers;
 mod methods;
 mod ranges;
 mod refusals;
-mod wrapped;
+pub mod wrapped;
 
 use crate::case::{Case, Outcome};
 use blockd::reset::request::{Assurance, Logical, Physical, Request, Verify};
@@ -51,6 +52,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(fault_table::cases());
     cases.extend(methods::cases());
     cases.extend(cases::cases());
+    cases.extend(company::cases());
     cases.extend(markers::cases());
     cases.extend(cuts::cases());
     cases

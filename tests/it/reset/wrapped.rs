@@ -1,10 +1,10 @@
 //! A machine with one thing changed: what no card does and what a test must be able to time.
 
-use blockd::device::{Access, Block, Mmc, Storage, Sysfs};
+use blockd::device::{Access, Block, Command, Mmc, Storage, Sysfs};
 use blockd::units::Bytes;
 use emmc::machine::Machine;
 use nix::errno::Errno;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,26 @@ pub struct Wrapped {
     on_sleep: OnSleep,
     fragile: Option<&'static str>,
     fault: Fault,
+    calls: Arc<Calls>,
+}
+
+/// How often the devices were called, and the call at which the process dies.
+#[derive(Default)]
+struct Calls {
+    made: AtomicU64,
+    last: Option<u64>,
+}
+
+/// What a process that is killed unwinds with; no panic hook sees it.
+pub struct Killed;
+
+impl Calls {
+    fn count(&self) {
+        let made = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.last.is_some_and(|last| made > last) {
+            std::panic::resume_unwind(Box::new(Killed));
+        }
+    }
 }
 
 /// What is left out: broken variants of the product.
@@ -38,7 +58,22 @@ impl Wrapped {
             on_sleep: Box::new(|| {}),
             fragile: None,
             fault: Fault::None,
+            calls: Arc::default(),
         }
+    }
+
+    /// The process is killed after so many calls of devices: descriptors are closed, nothing else.
+    pub fn killed_after(mut self, calls: u64) -> Wrapped {
+        self.calls = Arc::new(Calls {
+            last: Some(calls),
+            ..Calls::default()
+        });
+        self
+    }
+
+    /// Calls of devices so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.made.load(Ordering::Relaxed)
     }
 
     /// Leaves something out.
@@ -65,7 +100,10 @@ impl Storage for Wrapped {
         self.machine.sysfs()
     }
     fn open_mmc(&self, disk: &str) -> Result<Box<dyn Mmc>, Errno> {
-        self.machine.open_mmc(disk)
+        Ok(Box::new(Raw {
+            mmc: self.machine.open_mmc(disk)?,
+            calls: Arc::clone(&self.calls),
+        }))
     }
     fn open_block(&self, name: &str, access: Access) -> Result<Box<dyn Block>, Errno> {
         let block = self.machine.open_block(name, access)?;
@@ -74,6 +112,7 @@ impl Storage for Wrapped {
             fragile: self.fragile == Some(name),
             written: Arc::default(),
             fault: self.fault,
+            calls: Arc::clone(&self.calls),
         }))
     }
     fn now(&self) -> Duration {
@@ -85,16 +124,39 @@ impl Storage for Wrapped {
     }
 }
 
+/// Its raw command path.
+struct Raw {
+    mmc: Box<dyn Mmc>,
+    calls: Arc<Calls>,
+}
+
+impl Mmc for Raw {
+    fn multi_cmd(&self, commands: &mut [Command]) -> Result<(), Errno> {
+        self.calls.count();
+        self.mmc.multi_cmd(commands)
+    }
+    fn cmd(&self, command: &mut Command) -> Result<(), Errno> {
+        self.calls.count();
+        self.mmc.cmd(command)
+    }
+    fn ext_csd(&self) -> Result<[u8; 512], Errno> {
+        self.calls.count();
+        self.mmc.ext_csd()
+    }
+}
+
 /// A node of it.
 struct Changed {
     block: Box<dyn Block>,
     fragile: bool,
     written: Arc<AtomicBool>,
     fault: Fault,
+    calls: Arc<Calls>,
 }
 
 impl Block for Changed {
     fn read_at(&self, offset: Bytes, buffer: &mut [u8]) -> Result<(), Errno> {
+        self.calls.count();
         if self.fragile && self.written.load(Ordering::Relaxed) {
             return Err(Errno::EIO);
         }
@@ -109,17 +171,21 @@ impl Block for Changed {
         Ok(())
     }
     fn write_at(&self, offset: Bytes, data: &[u8]) -> Result<(), Errno> {
+        self.calls.count();
         self.block.write_at(offset, data)?;
         self.written.store(true, Ordering::Relaxed);
         Ok(())
     }
     fn sync(&self) -> Result<(), Errno> {
+        self.calls.count();
         self.block.sync()
     }
     fn discard(&self, offset: Bytes, length: Bytes, secure: bool) -> Result<(), Errno> {
+        self.calls.count();
         self.block.discard(offset, length, secure)
     }
     fn flush_buffers(&self) -> Result<(), Errno> {
+        self.calls.count();
         if self.fault == Fault::Stale {
             return Ok(());
         }
