@@ -19,7 +19,12 @@ pub(super) fn check(request: &Request, facts: &Facts) -> Result<MarkerPlan> {
         (Marker::Misc, Some(partition)) => partition.node.clone(),
         (Marker::Misc, None) => return Err(refuse(
             Code::InvalidRequest,
-            "this device has no partition misc for the restart marker",
+            match &facts.misc.marker {
+                Fact::Unknown { reason, .. } => {
+                    format!("no place for the restart marker: {reason}")
+                }
+                Fact::Known { .. } => "no place for the restart marker".to_owned(),
+            },
         )
         .remedy(
             "say --marker FILE, or --marker none and keep the power on: a reset that is cut is \

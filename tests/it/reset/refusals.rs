@@ -2,12 +2,15 @@
 
 use super::layout::{expect_untouched, machine, plain, plain_fields, run};
 use crate::case::{Case, Outcome};
+use crate::needs::Need;
+use crate::served::Served;
 use blockd::error::Code;
 use blockd::reset::request::{Assurance, Marker, Method, Request};
 use blockd::units::Bytes;
 use emmc::card::ext_csd::Fields;
-use emmc::card::{Cid, Config};
-use emmc::machine::Machine;
+use emmc::card::{Card, Cid, Config};
+use emmc::machine::{Machine, Partition};
+use emmc::store::{MemStore, Pattern};
 
 /// The cases.
 pub fn cases() -> Vec<Case> {
@@ -16,6 +19,8 @@ pub fn cases() -> Vec<Case> {
         Case::new("reset::refuses_targets_in_use", in_use),
         Case::new("reset::refuses_machines", machines),
         Case::new("reset::refuses_cards", cards),
+        Case::new("reset::refuses_odd_miscs", miscs),
+        Case::new("reset::a_dry_run_wins_over_yes", dry_run).needs(&[Need::Host]),
     ]
 }
 
@@ -324,4 +329,77 @@ fn cards() -> Outcome {
         .into(),
     );
     expect(&nonsense, &request, Code::DeviceFailed, &["EXT_CSD"])
+}
+
+/// A machine with userdata and these besides.
+fn with(others: &[Partition]) -> Result<Machine, String> {
+    let config = plain();
+    let store = MemStore::with_pattern(config.ext_csd.sectors(), Pattern { seed: 7 });
+    let card = Card::new(config, Box::new(store)).map_err(|e| e.to_string())?;
+    let mut table = vec![Partition::new("userdata", 8192, 65_536)];
+    table.extend_from_slice(others);
+    Machine::new(card, &table).map_err(|e| e.to_string())
+}
+
+/// misc that is not there, is there twice, or holds no message.
+fn miscs() -> Outcome {
+    let marked = Request {
+        marker: Marker::Misc,
+        ..Request::new(&["userdata"])
+    };
+    expect(
+        &with(&[])?,
+        &marked,
+        Code::InvalidRequest,
+        &["no partition misc", "--marker"],
+    )?;
+    expect(
+        &with(&[Partition::new("misc", 81_920, 2)])?,
+        &marked,
+        Code::InvalidRequest,
+        &["misc has", "--marker"],
+    )?;
+    let twice = [
+        Partition::new("misc", 81_920, 2048),
+        Partition::new("misc", 90_112, 2048),
+    ];
+    // Which of them has the virtual A/B record cannot be told: no update is taken for merged.
+    for request in [&marked, &Request::new(&["userdata"])] {
+        expect(
+            &with(&twice)?,
+            request,
+            Code::UpdatePending,
+            &["several partitions misc", "--merges-done"],
+        )?;
+    }
+    let stated = Request {
+        merges_done: true,
+        ..marked
+    };
+    expect(
+        &with(&twice)?,
+        &stated,
+        Code::InvalidRequest,
+        &["several partitions misc"],
+    )
+}
+
+/// Who says both wants to see the plan.
+fn dry_run() -> Outcome {
+    let served = Served::new(machine(plain()), &[], None)?;
+    let arguments = [
+        "reset",
+        "run",
+        "--dry-run",
+        "--yes",
+        "--marker",
+        "none",
+        "userdata",
+    ];
+    let output = served.blockctl(&arguments)?;
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("CMD38"), "{text}");
+    expect_untouched(&served.card);
+    Ok(())
 }
