@@ -86,12 +86,17 @@ impl ExtCsd {
         (c_size? < csd::C_SIZE_LARGE).then_some(Addressing::Byte)
     }
 
+    /// ERASE_GROUP_DEF: true where the high-capacity groups count, false for those of the CSD.
+    pub fn erase_group_def(&self) -> bool {
+        self.0[field::ERASE_GROUP_DEF] & 1 != 0
+    }
+
     /// The high-capacity erase group, where ERASE_GROUP_DEF selects it: HC_ERASE_GRP_SIZE × 512 KiB.
     /// `None` where the group is the one of the CSD, or the field says nothing.
     pub fn hc_erase_group(&self) -> Option<Sectors> {
         const UNIT: u64 = 512 * 1024 / SECTOR_SIZE;
         let size = u64::from(self.0[field::HC_ERASE_GRP_SIZE]);
-        (self.0[field::ERASE_GROUP_DEF] & 1 != 0 && size != 0).then_some(Sectors(size * UNIT))
+        (self.erase_group_def() && size != 0).then_some(Sectors(size * UNIT))
     }
 
     /// SEC_ER_EN: secure erase and secure trim can be had.

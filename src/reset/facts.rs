@@ -50,6 +50,8 @@ pub struct Disk {
     pub cid: Fact<String>,
     /// C_SIZE of the CSD: whether a small card counts in bytes.
     pub c_size: Fact<u16>,
+    /// Erase group of the card's CSD, which counts while ERASE_GROUP_DEF is 0.
+    pub csd_group: Fact<Sectors>,
     /// Relative card address.
     pub rca: Fact<u16>,
     /// Erase group as the kernel computes it.
@@ -257,6 +259,7 @@ pub fn gather_disk(storage: &dyn Storage, name: &str) -> Result<Disk> {
         manfid: text(sysfs, &path("device/manfid")).parse(hex),
         cid: text(sysfs, &path("device/cid")),
         c_size: text(sysfs, &path("device/csd")).parse(|text| csd::c_size(&text)),
+        csd_group: text(sysfs, &path("device/csd")).parse(|text| csd::erase_group(&text)),
         rca: text(sysfs, &path("device/rca"))
             .parse(hex)
             .parse(|n| u16::try_from(n).map_err(|e| e.to_string())),

@@ -8,7 +8,7 @@ use crate::reset::marker::Merge;
 use crate::reset::plan::Choice;
 use crate::reset::request::{Assurance, Marker, Request};
 use crate::reset::step::Step;
-use crate::units::{Bytes, Sectors};
+use crate::units::{Bytes, Sectors, SECTOR_SIZE};
 use nix::errno::Errno;
 
 /// Names that no list may free: they hold what a device cannot get back.
@@ -286,9 +286,13 @@ pub(super) fn identity(request: &Request, disk: &Disk) -> Result<(u32, String)> 
     }
 }
 
-/// The register must know as many sectors as the kernel.
+/// The register must know as many sectors as the kernel. Above 2 GiB the kernel has them from there
+/// (drivers/mmc/core/block.c, mmc_blk_alloc), so that more is as wrong as less, and would name sectors to
+/// a card that counts in bytes. Smaller cards may have them from the CSD.
 pub(super) fn capacity(csd: &ExtCsd, disk: &Disk) -> Result<()> {
-    if csd.sec_count() >= disk.capacity {
+    const TWO_GIB: Sectors = Sectors((2 << 30) / SECTOR_SIZE);
+    let (card, kernel) = (csd.sec_count(), disk.capacity);
+    if card == kernel || (card > kernel && card <= TWO_GIB) {
         return Ok(());
     }
     Err(refuse(
@@ -364,16 +368,35 @@ pub(super) fn erase_group(facts: &Facts, csd: &ExtCsd) -> Result<Sectors> {
             "let this domain read /sys/block/{name}/device/erase_size"
         )));
     };
-    match csd.hc_erase_group() {
-        Some(card) if card != kernel => Err(refuse(
+    let (card, register) = match csd.erase_group_def() {
+        true => (csd.hc_erase_group(), "EXT_CSD"),
+        false => (facts.disk.csd_group.value().copied(), "the CSD"),
+    };
+    // The card rounds to its own group: with another one than planned it would erase neighbours.
+    match card {
+        Some(card) if card == kernel => Ok(kernel),
+        Some(card) => Err(refuse(
             Code::DeviceFailed,
             format!(
-                "the erase group of {name} is {} by EXT_CSD, {} by the kernel",
+                "the erase group of {name} is {} by {register}, {} by the kernel",
                 card.to_bytes(),
                 kernel.to_bytes()
             ),
         )
         .remedy("somebody changed ERASE_GROUP_DEF behind the kernel; restart the device")),
-        _ => Ok(kernel),
+        None if csd.erase_group_def() => Err(refuse(
+            Code::DeviceFailed,
+            format!(
+                "the EXT_CSD of {name} makes no sense: ERASE_GROUP_DEF is set, HC_ERASE_GRP_SIZE is 0"
+            ),
+        )
+        .remedy("the card or its host controller is faulty; do not erase it by commands")),
+        None => Err(refuse(
+            Code::DeviceFailed,
+            format!("ERASE_GROUP_DEF of {name} is 0, and the erase group of its CSD is unknown"),
+        )
+        .remedy(format!(
+            "let this domain read /sys/block/{name}/device/csd"
+        ))),
     }
 }

@@ -48,6 +48,7 @@ fn facts(targets: &[(&str, u64, u64)]) -> Facts {
             manfid: Fact::known(0xfe, "here"),
             cid: known("fe01"),
             c_size: Fact::known(0xfff, "here"),
+            csd_group: Fact::known(Sectors(GROUP), "here"),
             rca: Fact::known(1, "here"),
             erase_size: Fact::known(Bytes(GROUP * 512), "here"),
             discard_max: Fact::known(Bytes(7 * GROUP * 512), "here"),
@@ -280,6 +281,38 @@ fn more_sequences_than_can_be_held_are_refused() {
                 assert_eq!(failure.code, Code::InvalidRequest);
                 assert!(failure.remedy.contains("--max-chunk"), "{failure:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn the_erase_group_is_that_of_the_register_that_counts() {
+    let by_csd = {
+        let mut bytes = csd();
+        bytes.0[175] = 0;
+        bytes
+    };
+    let known = |group| Fact::known(Sectors(group), "here");
+    let table = [
+        (csd(), Fact::unknown("denied", None), None),
+        (csd(), known(GROUP / 2), None),
+        (by_csd.clone(), known(GROUP), None),
+        (by_csd.clone(), known(GROUP / 2), Some("by the CSD")),
+        (by_csd.clone(), known(4 * GROUP), Some("by the CSD")),
+        (by_csd, Fact::unknown("denied", None), Some("unknown")),
+    ];
+    for (register, group, refused) in table {
+        let mut facts = facts(&[("userdata", 8 * GROUP, 4 * GROUP)]);
+        facts.disk.ext_csd = Fact::known(register, "CMD8");
+        facts.disk.csd_group = group.clone();
+        match (plan(&Request::new(&["userdata"]), &facts, 7), refused) {
+            (Ok(_), None) => {}
+            (Err(failure), Some(text)) => {
+                assert_eq!(failure.code, Code::DeviceFailed);
+                assert!(failure.message.contains(text), "{failure:?}");
+                assert!(!failure.remedy.is_empty());
+            }
+            (result, _) => panic!("{group:?}: {result:?}"),
         }
     }
 }

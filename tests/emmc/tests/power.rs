@@ -318,3 +318,54 @@ fn a_reset_log_does_not_book_old_time_on_new_entries() {
     assert_eq!(times, [0, 0]);
     assert_eq!(h.card.log.busy_of(25), us(300));
 }
+
+/// With a seed a torn operation leaves any of its parts done, the same ones each time; and without
+/// one the first ones. What had the time to end is whole.
+#[test]
+fn torn_operations_leave_any_part_of_them() {
+    const GROUP: u64 = 1024;
+    const GROUPS: u64 = 64;
+    // Groups of an erase, sectors of a write, that have changed after `share` of 64 parts' time.
+    let torn = |seed: Option<u64>, write: bool, share: u64| -> Vec<u64> {
+        let timing = Timing {
+            erase_group_us: 100,
+            write_us: 100 * GROUPS,
+            ..Timing::zero()
+        };
+        let fields = Fields {
+            cache_size_kibit: 0,
+            ..Fields::default()
+        };
+        let mut h = Host::with_pattern(Config {
+            timing,
+            eviction_seed: seed,
+            ..fields.into()
+        });
+        if write {
+            h.write_only(0, GROUPS as u32, 9, false);
+        } else {
+            h.ok(35, 0);
+            h.ok(36, (GROUPS * GROUP - 1) as u32);
+            h.ok(38, argument::SECURE_ERASE);
+        }
+        h.now += us(100 * share);
+        after_cut(&mut h);
+        let unit = if write { 1 } else { GROUP };
+        (0..GROUPS)
+            .filter(|n| h.what(n * unit) != What::Pattern)
+            .collect()
+    };
+    for write in [false, true] {
+        let first: Vec<u64> = (0..32).collect();
+        assert_eq!(torn(None, write, 32), first, "write: {write}");
+        let (one, two) = (torn(Some(1), write, 32), torn(Some(2), write, 32));
+        assert_ne!(one, two, "write: {write}");
+        assert_eq!(one, torn(Some(1), write, 32), "write: {write}");
+        for parts in [one, two] {
+            assert!((16..48).contains(&parts.len()), "write: {write}: {parts:?}");
+            assert!(parts[parts.len() - 1] >= parts.len() as u64, "{parts:?}");
+        }
+        assert_eq!(torn(Some(1), write, 0), [] as [u64; 0]);
+        assert_eq!(torn(Some(1), write, 64).len() as u64, GROUPS);
+    }
+}

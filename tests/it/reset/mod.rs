@@ -10,6 +10,7 @@ mod markers;
 mod methods;
 mod ranges;
 mod refusals;
+mod registers;
 pub mod wrapped;
 
 use crate::case::{Case, Outcome};
@@ -50,6 +51,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(refusals::cases());
     cases.extend(faults::cases());
     cases.extend(fault_table::cases());
+    cases.extend(registers::cases());
     cases.extend(methods::cases());
     cases.extend(cases::cases());
     cases.extend(company::cases());

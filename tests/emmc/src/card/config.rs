@@ -23,8 +23,9 @@ pub struct Config {
     pub lies: Lies,
     /// Entries that the log keeps.
     pub log_capacity: usize,
-    /// With a seed the cache writes lines back whenever it likes, in any order, as a real one does;
-    /// without, the lowest first and only for want of room.
+    /// With a seed the cache writes lines back whenever it likes, in any order, as a real one does,
+    /// and a cut leaves any part of an operation done; without, the lowest first, lines only for want
+    /// of room.
     pub eviction_seed: Option<u64>,
 }
 

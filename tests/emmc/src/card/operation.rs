@@ -118,9 +118,12 @@ impl Card {
         let result = match operation {
             Operation::Nothing => Ok(()),
             Operation::Write { sector, data } => {
-                let sectors = share.of((data.len() / SECTOR) as u64);
-                self.cache.forget(&(sector..sector + sectors));
-                self.store.write(sector, &data[..sectors as usize * SECTOR])
+                let parts = self.passed((data.len() / SECTOR) as u64, share);
+                parts.into_iter().try_for_each(|part| {
+                    let bytes = part.start as usize * SECTOR..part.end as usize * SECTOR;
+                    self.cache.forget(&(sector + part.start..sector + part.end));
+                    self.store.write(sector + part.start, &data[bytes])
+                })
             }
             Operation::Erase { ranges, granule } => self.commit_erase(&ranges, granule, share),
             Operation::Flush => {
@@ -141,19 +144,46 @@ impl Card {
         share: Share,
     ) -> std::io::Result<()> {
         let granules = |r: &Range<u64>| (r.end - r.start).div_ceil(granule);
-        let mut left = share.of(ranges.iter().map(granules).sum());
+        let parts = self.passed(ranges.iter().map(granules).sum(), share);
+        let mut first = 0;
         for range in ranges {
-            let n = granules(range).min(left);
-            left -= n;
-            let part = range.start..(range.start + n * granule).min(range.end);
-            self.cache.forget(&part);
-            self.marked.remove(part.clone());
-            self.discarded.remove(part.clone());
-            if !part.is_empty() {
+            let behind = first + granules(range);
+            for part in &parts {
+                let (from, to) = (part.start.max(first), part.end.min(behind));
+                if from >= to {
+                    continue;
+                }
+                let at = |n: u64| (range.start + (n - first) * granule).min(range.end);
+                let part = at(from)..at(to);
+                self.cache.forget(&part);
+                self.marked.remove(part.clone());
+                self.discarded.remove(part.clone());
                 self.store.erase(part)?;
             }
+            first = behind;
         }
         Ok(())
+    }
+
+    /// Which of `whole` parts have changed when `share` of the time has passed: the first ones, or
+    /// with a seed any. No order is promised (JESD84-B51 §6.6.9, §6.6.7.1: a part is old or new).
+    fn passed(&mut self, whole: u64, share: Share) -> Vec<Range<u64>> {
+        let first = share.of(whole);
+        if first == 0 || first == whole || self.eviction.is_none() {
+            return std::iter::once(0..first).collect();
+        }
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for n in 0..whole {
+            let drawn = u128::from(self.draw().unwrap_or(0));
+            if drawn * share.den >= share.num << 31 {
+                continue;
+            }
+            match parts.last_mut() {
+                Some(last) if last.end == n => last.end += 1,
+                _ => parts.push(n..n + 1),
+            }
+        }
+        parts
     }
 
     /// Writes up to `lines` of the cache back.
