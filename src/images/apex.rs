@@ -74,5 +74,11 @@ pub fn find_payload(source: &(impl Source + ?Sized)) -> Result<Window> {
     })
 }
 
+mod contents;
+mod manifest;
+
+pub use contents::{Contents, FileSystem};
+pub use manifest::Manifest;
+
 #[cfg(test)]
 mod tests;

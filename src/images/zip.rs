@@ -39,6 +39,8 @@ const FLAGS_UNREADABLE: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
 
 /// Method 0: the bytes as they are.
 pub const STORED: u16 = 0;
+/// Method 8.
+const DEFLATED: u16 = 8;
 
 /// A record that cannot be right: which, where in the file, and why.
 pub(super) fn broken(record: &str, offset: u64, why: &str) -> Failure {
@@ -234,8 +236,41 @@ fn check_end(record: &[u8], position: u64) -> Result<(u16, u32, u64)> {
 }
 
 impl Entry<'_> {
-    /// Checks that the entry's local header says the same, and returns the position of its data.
-    /// The entry must be stored; its data ends at or before `limit`.
+    /// First byte of the local header, and the first behind the data that was [located](
+    /// Self::locate) at `data`. A data descriptor behind it is not counted.
+    pub fn span(&self, data: u64) -> (u64, u64) {
+        (u64::from(self.local), data + u64::from(self.compressed))
+    }
+
+    /// The contents, of at most `most` bytes, checksum compared. `limit` as for
+    /// [`Entry::locate`].
+    pub fn contents(
+        &self,
+        source: &(impl Source + ?Sized),
+        limit: u64,
+        most: u32,
+    ) -> Result<Vec<u8>> {
+        let bad = |why| broken("central directory entry", self.position, why);
+        let data = self.locate(source, limit)?;
+        if self.size > most || self.compressed > most {
+            return Err(bad("larger than such an entry ever is"));
+        }
+        let mut bytes = vec![0; self.compressed as usize];
+        read(source, "entry", data, &mut bytes)?;
+        let bytes = match self.method {
+            STORED => bytes,
+            DEFLATED => inflate(&bytes, self.size as usize)
+                .ok_or_else(|| bad("the deflated data is damaged or of another length"))?,
+            _ => return Err(bad("neither stored nor deflated")),
+        };
+        if crc32(&bytes) != self.crc {
+            return Err(bad("the checksum is not that of the data"));
+        }
+        Ok(bytes)
+    }
+
+    /// Checks that the entry's local header says the same, and returns the position of its data,
+    /// which ends at or before `limit`.
     pub fn locate(&self, source: &(impl Source + ?Sized), limit: u64) -> Result<u64> {
         let central = |why| broken("central directory entry", self.position, why);
         if [self.compressed, self.size, self.local].contains(&ZIP64_32) {
@@ -244,7 +279,7 @@ impl Entry<'_> {
         if self.flags & FLAGS_UNREADABLE != 0 {
             return Err(central("the entry is encrypted or patch data"));
         }
-        if self.compressed != self.size {
+        if self.method == STORED && self.compressed != self.size {
             return Err(central("a stored entry with two sizes"));
         }
         let start = u64::from(self.local);
@@ -256,7 +291,7 @@ impl Entry<'_> {
         read(source, "local header", start, &mut header)?;
         self.compare(&header, start)?;
         let data = start + fixed + u64::from(u16_at(&header, 28));
-        if data + u64::from(self.size) > limit {
+        if data + u64::from(self.compressed) > limit {
             return Err(broken(
                 "local header",
                 start,
@@ -288,4 +323,33 @@ impl Entry<'_> {
         }
         Ok(())
     }
+}
+
+/// The `size` bytes that `deflated` gives; `None` where it gives others. Never holds more.
+#[cfg(not(blockd_recovery))]
+fn inflate(deflated: &[u8], size: usize) -> Option<Vec<u8>> {
+    use flate2::{Decompress, FlushDecompress, Status};
+    // A byte more than it may be: a longer stream is told from one that fits.
+    let mut bytes = Vec::with_capacity(size + 1);
+    let mut stream = Decompress::new(false);
+    let status = stream
+        .decompress_vec(deflated, &mut bytes, FlushDecompress::Finish)
+        .ok()?;
+    let whole = status == Status::StreamEnd && stream.total_in() == deflated.len() as u64;
+    (whole && bytes.len() == size).then_some(bytes)
+}
+
+/// Recovery has no flate2, and attaches no APEX.
+#[cfg(blockd_recovery)]
+fn inflate(_: &[u8], _: usize) -> Option<Vec<u8>> {
+    None
+}
+
+/// CRC-32 of zip (polynomial 0xedb88320, reflected), bit by bit: the entries are small.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |c, _| {
+            c >> 1 ^ 0xedb8_8320 & (c & 1).wrapping_neg()
+        })
+    })
 }

@@ -62,6 +62,9 @@ pub enum Noun {
     /// Block devices of APEX payloads and other images
     #[command(subcommand)]
     Image(Image),
+    /// APEX files
+    #[command(subcommand)]
+    Apex(Apex),
     /// What is known of an eMMC
     #[command(subcommand)]
     Card(Card),
@@ -224,6 +227,24 @@ pub enum Image {
         /// Those of others too
         #[arg(short, long)]
         all: bool,
+    },
+}
+
+/// Verbs of `apex`.
+#[derive(Debug, Subcommand)]
+pub enum Apex {
+    /// Show what is in APEX files and verify their signatures; needs no service
+    #[command(
+        after_help = "Examples:\n  blockctl apex info foo.apex\n  blockctl apex info --key com.example.foo.avbpubkey foo.apex\n  blockctl --json apex info *.apex"
+    )]
+    Info {
+        /// The trusted key, as an AVB blob (`avbtool extract_public_key`, or an apex_pubkey);
+        /// without it the signer is shown, not judged
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// Files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
     },
 }
 

@@ -1,5 +1,6 @@
 //! blockctl, the client: reads the command line, calls one interface, prints.
 
+mod apex;
 mod args;
 mod card;
 mod certificate;
@@ -83,6 +84,7 @@ fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
     match &cli.noun {
         Noun::Reset(verb) => reset::run(cli, verb, connect, output),
         Noun::Image(verb) => image::run(verb, connect, output),
+        Noun::Apex(args::Apex::Info { key, files }) => apex::info(files, key.as_deref(), output),
         Noun::Card(args::Card::Info { disk }) => card::info(disk.as_deref(), connect, output),
         Noun::Doctor => card::doctor(connect, output),
     }

@@ -173,7 +173,7 @@ impl HashtreeDescriptor {
         let block = u64::from(self.hash_block_size);
         let (mut blocks, mut total) = (self.image_size / u64::from(self.data_block_size), 0);
         while blocks > 1 {
-            blocks = (blocks * digest + block - 1) / block;
+            blocks = (blocks * digest).div_ceil(block);
             total += blocks;
         }
         total * block

@@ -27,9 +27,9 @@ impl Bad {
     fn at(self, base: u64) -> Failure {
         let Bad(structure, offset, why) = self;
         let text = format!("{structure} at byte {}: {why}", base + offset);
-        Step::Avb.fail(Code::NotAnApex, text).remedy(
-            "the payload is damaged or was not signed by apexer; `blockctl apex info` shows the rest",
-        )
+        Step::Avb
+            .fail(Code::NotAnApex, text)
+            .remedy("the payload is damaged or was not signed by apexer: copy the file again")
     }
 }
 
@@ -334,3 +334,6 @@ fn read(
             .remedy("the file became shorter or its disk fails: see the kernel log")
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use crate::payload::noise;
 use crate::zip::{Archive, Directory, Entry, Method, Placed};
-use crate::Window;
+use crate::{Key, Window};
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -88,6 +88,7 @@ pub struct ApexBuilder {
     payload_entry: Entry,
     copies: usize,
     comment: Vec<u8>,
+    key: Option<Key>,
     extra_entries: usize,
     corruption: Option<Corruption>,
 }
@@ -108,6 +109,7 @@ impl ApexBuilder {
             },
             copies: 1,
             comment: Vec::new(),
+            key: None,
             extra_entries: 0,
             corruption: None,
         }
@@ -122,6 +124,18 @@ impl ApexBuilder {
     /// The file to copy the payload from.
     pub fn payload_file(mut self, path: &Path) -> ApexBuilder {
         self.payload = Payload::File(path.to_owned());
+        self
+    }
+
+    /// The payload: `image` with tree, vbmeta image and footer; the key's blob is `apex_pubkey`.
+    pub fn signed(mut self, image: &[u8], signing: &crate::Signing) -> ApexBuilder {
+        self.key = Some(signing.key);
+        self.payload(signing.payload(image))
+    }
+
+    /// Puts another key's blob into the archive than the payload's.
+    pub fn archive_key(mut self, key: Key) -> ApexBuilder {
+        self.key = Some(key);
         self
     }
 
@@ -222,7 +236,11 @@ impl ApexBuilder {
         }
         archive.add(
             small("apex_pubkey", Method::Stored),
-            &mut noise(KEY_SIZE, self.version).as_slice(),
+            &mut match self.key {
+                Some(key) => key.blob(),
+                None => noise(KEY_SIZE, self.version),
+            }
+            .as_slice(),
         )?;
         for i in 0..self.extra_entries {
             archive.add(

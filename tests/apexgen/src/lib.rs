@@ -1,14 +1,17 @@
 //! Builds APEX-like archives for tests: right ones, and ones that are wrong in one named way.
 //!
-//! What is inside follows AOSP's system/apex/docs/README.md and APPNOTE.TXT 6.3 (zip). There is no
-//! AVB footer and the key is noise: these archives are for finding and attaching a payload.
+//! What is inside follows AOSP's system/apex/docs/README.md and APPNOTE.TXT 6.3 (zip). Without
+//! [`ApexBuilder::signed`] there is no AVB footer and the key is noise: such archives are for finding
+//! and attaching a payload.
 
 mod builder;
 mod payload;
+mod sign;
 mod zip;
 
 pub use builder::{ApexBuilder, Corruption};
 pub use payload::{ext4_payload, noise, noise_payload};
+pub use sign::{Key, Signing};
 pub use zip::Method;
 
 use std::io;

@@ -21,14 +21,16 @@ pub enum Shape {
 }
 
 /// Modules of AOSP, and the crate of each.
-const OF_AOSP: [(&str, &str); 8] = [
+const OF_AOSP: [(&str, &str); 10] = [
     ("dev.blockd-rust", "dev_blockd"),
     ("libbinder_rs", "binder"),
     ("libclap", "clap"),
+    ("libflate2", "flate2"),
     ("liblog_rust", "log"),
     ("libnix", "nix"),
     ("libquickcheck", "quickcheck"),
     ("libserde_json", "serde_json"),
+    ("libsha2", "sha2"),
     ("libtempfile", "tempfile"),
 ];
 
