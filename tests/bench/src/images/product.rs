@@ -1,0 +1,157 @@
+//! Ours: the library in process, and the service as clients reach it.
+
+use super::files::Image;
+use super::strategies::{Held, Strategy};
+use anyhow::{anyhow, Context, Result};
+use blockd::aidl::AttachRequest::AttachRequest;
+use blockd::aidl::IImageDevices::IImageDevices;
+use blockd::client::{self, Client, Place};
+use blockd::device::loops::HostLoops;
+use blockd::images::{self, AttachItem, Images, Numbers, MAX_ITEMS};
+use blockd::service::ipc::{self, Strong};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// First device number of the library's own here.
+const LOCAL_NUMBERS: u32 = 3400;
+/// How long a service may take to be there.
+const START: Duration = Duration::from_secs(30);
+
+/// The library, in this process.
+pub struct Local(Images);
+
+impl Local {
+    /// With `count` devices made ahead.
+    ///
+    /// # Errors
+    /// They could not be made.
+    pub fn new(count: usize) -> Result<Local> {
+        let images = Images::with(HostLoops::new(), Numbers::From(LOCAL_NUMBERS));
+        images.precreate(count).map_err(|e| anyhow!("{e}"))?;
+        Ok(Local(images))
+    }
+}
+
+impl Strategy for Local {
+    fn name(&self) -> &'static str {
+        "blockd-local"
+    }
+
+    fn slow(&self) -> bool {
+        false
+    }
+
+    fn attach(&self, images: &[Image]) -> Result<Vec<Held>> {
+        let mut held = Vec::with_capacity(images.len());
+        for (call, images) in images.chunks(MAX_ITEMS).enumerate() {
+            let item = |(number, image): (usize, &Image)| -> Result<AttachItem> {
+                Ok(AttachItem {
+                    file: File::open(&image.path)?,
+                    request: images::AttachRequest::apex(&format!("bench-{call}-{number}")),
+                })
+            };
+            let items = images.iter().enumerate().map(item);
+            let items = items.collect::<Result<Vec<_>>>()?;
+            for result in self.0.attach_all(&items).map_err(|e| anyhow!("{e}"))? {
+                held.push(Held::Lease(result.map_err(|e| anyhow!("{e}"))?.device));
+            }
+        }
+        Ok(held)
+    }
+}
+
+/// blockd as a process of its own, on a socket; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Daemon(Child);
+
+impl Daemon {
+    /// Starts `program` on `socket`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(program: &Path, socket: &Path) -> Result<Daemon> {
+        let child = Command::new(program)
+            .arg("--serve")
+            .arg(format!("unix:{}", socket.display()))
+            .args(["--interfaces", "images"])
+            .stdin(Stdio::null())
+            .spawn();
+        Ok(Daemon(child.with_context(|| program.display().to_string())?))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Both fail only if it ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The service.
+pub struct Service {
+    _client: Client,
+    images: Strong<dyn IImageDevices>,
+    over: &'static str,
+}
+
+impl Service {
+    /// Connects, and waits until it is there.
+    ///
+    /// # Errors
+    /// It did not come.
+    pub fn connect(place: &Place) -> Result<Service> {
+        let client = Client::connect(place, START, || unreachable!("not local"));
+        let client = client.map_err(|e| anyhow!("{e}"))?;
+        Ok(Service {
+            images: client.images().map_err(|e| anyhow!("{e}"))?,
+            _client: client,
+            over: match place {
+                Place::Binder => "binder",
+                _ => "socket",
+            },
+        })
+    }
+}
+
+impl Strategy for Service {
+    fn name(&self) -> &'static str {
+        "blockd-service"
+    }
+
+    fn over(&self) -> Option<&'static str> {
+        Some(self.over)
+    }
+
+    fn slow(&self) -> bool {
+        false
+    }
+
+    fn attach(&self, images: &[Image]) -> Result<Vec<Held>> {
+        let request = |(number, image): (usize, &Image)| -> Result<AttachRequest> {
+            Ok(AttachRequest {
+                file: Some(ipc::parcel_fd(File::open(&image.path)?.into())),
+                name: format!("bench-{number}"),
+                ..AttachRequest::default()
+            })
+        };
+        let requests = images.iter().enumerate().map(request);
+        let requests = requests.collect::<Result<Vec<_>>>()?;
+        let results = client::attach_all(&*self.images, requests);
+        let results = results.map_err(|e| anyhow!("{}", ipc::explain(&e).2))?;
+        let lease = |result: blockd::aidl::AttachResult::AttachResult| {
+            let device = result.device.ok_or_else(|| {
+                anyhow!("{}: {:?}", result.error.0, result.message)
+            })?;
+            Ok(Held::Lease(device.into()))
+        };
+        results.into_iter().map(lease).collect()
+    }
+}
