@@ -42,6 +42,8 @@ pub fn programs() -> Result<PathBuf> {
         "blockd",
         "--package",
         "guest",
+        "--package",
+        "bench",
     ]);
     process::run(&mut build)?;
     Ok(paths::target().join(TRIPLE).join("guest"))

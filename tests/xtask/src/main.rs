@@ -63,10 +63,21 @@ enum Task {
         only: Option<String>,
     },
     /// Measure: `erase` is a secure erase by size of its commands, ours beside the kernel's and
-    /// mmc-utils'
+    /// mmc-utils'; `images` is attaching files, ours beside losetup's and apexd's way
     Bench {
-        /// erase
+        /// erase, images
         what: String,
+        /// images: numbers of files
+        #[arg(
+            long = "n",
+            value_delimiter = ',',
+            value_name = "N,…",
+            default_value = "1,8,40"
+        )]
+        counts: Vec<usize>,
+        /// images: host, guest, guest-slow-rcu (default: all)
+        #[arg(long = "where", value_delimiter = ',', value_name = "PLACE,…")]
+        places: Vec<String>,
         /// Print one line of JSON at the end instead of a table
         #[arg(long)]
         json: bool,
@@ -168,11 +179,14 @@ fn run(task: Task) -> Result<()> {
         } => test::run(!guest, !quick, only.as_deref()),
         Task::Bench {
             what,
+            counts,
+            places,
             json,
             in_process,
         } => match what.as_str() {
             "erase" => bench::erase::run(json, in_process),
-            other => anyhow::bail!("there is no bench `{other}`; there is: erase"),
+            "images" => bench::images::run(&counts, &places, json, in_process),
+            other => anyhow::bail!("there is no bench `{other}`; there are: erase, images"),
         },
         Task::CheckAidl { directory } => check::aidl::run(directory.as_deref()),
         Task::FreezeAidl => check::aidl::freeze(),

@@ -78,12 +78,9 @@ impl Daemon {
             .args(["--interfaces", "images"])
             .stdin(Stdio::null())
             .spawn();
-        Ok(Daemon(child.with_context(|| program.display().to_string())?))
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.0.id()
+        Ok(Daemon(
+            child.with_context(|| program.display().to_string())?,
+        ))
     }
 }
 
@@ -147,9 +144,9 @@ impl Strategy for Service {
         let results = client::attach_all(&*self.images, requests);
         let results = results.map_err(|e| anyhow!("{}", ipc::explain(&e).2))?;
         let lease = |result: blockd::aidl::AttachResult::AttachResult| {
-            let device = result.device.ok_or_else(|| {
-                anyhow!("{}: {:?}", result.error.0, result.message)
-            })?;
+            let device = result
+                .device
+                .ok_or_else(|| anyhow!("{}: {:?}", result.error.0, result.message))?;
             Ok(Held::Lease(device.into()))
         };
         results.into_iter().map(lease).collect()

@@ -204,7 +204,10 @@ impl Tracer {
     /// A counter that counts nothing would prove nothing.
     fn check(&self, devices: &Devices, files: &Files) -> Result<()> {
         self.clear()?;
-        let classic = Classic { devices, threads: 1 };
+        let classic = Classic {
+            devices,
+            threads: 1,
+        };
         classic.attach(&files.images[..1])?;
         let seen = self.freezes()?;
         if seen < CLASSIC_FREEZES {

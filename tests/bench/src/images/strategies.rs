@@ -169,7 +169,10 @@ impl Strategy for Losetup {
                 .output()?;
             let node = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            ensure!(output.status.success() && !node.is_empty(), "losetup: {why}");
+            ensure!(
+                output.status.success() && !node.is_empty(),
+                "losetup: {why}"
+            );
             Ok(Held::Node(node.into()))
         };
         images.iter().map(one).collect()

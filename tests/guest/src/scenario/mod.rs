@@ -5,6 +5,7 @@ mod bench;
 mod hello;
 mod images;
 mod port;
+mod program;
 mod recovery;
 mod reset;
 mod test;
@@ -58,6 +59,7 @@ fn run(name: &str, port: &mut Port) -> Result<()> {
         "hello" => hello::run(port),
         "images" => images::run(port),
         "recovery" => recovery::run(port),
+        "program" => program::run(port),
         "reset" => reset::run(port),
         "test" => test::run(port),
         "kernel-erase" => reset::kernel(port),

@@ -1,3 +1,4 @@
 //! `bench`: figures, measured side by side in one run.
 
 pub mod erase;
+pub mod images;

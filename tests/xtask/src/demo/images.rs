@@ -10,7 +10,7 @@ use crate::vm::setup::Equipment;
 use crate::vm::Mode;
 
 /// Makes every wait for a grace period cost some 70 ms, as on a phone, and nothing else.
-const SLOW_RCU: &str = "rcutree.jiffies_till_first_fqs=15 rcutree.jiffies_till_next_fqs=15";
+pub const SLOW_RCU: &str = "rcutree.jiffies_till_first_fqs=15 rcutree.jiffies_till_next_fqs=15";
 /// The classic attach that the counter must see freezes at least this often.
 const CLASSIC_FREEZES: u64 = 2;
 
