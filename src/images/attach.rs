@@ -68,7 +68,6 @@ impl Images {
     /// `INVALID_REQUEST` for more than [`MAX_ITEMS`] items.
     pub fn attach_all(&self, items: &[AttachItem]) -> Result<Vec<Result<Attached>>> {
         check_count(items.len())?;
-        self.pool.reclaim(&*self.loops, items.len());
         Ok(run_all(items, |item| self.attach(item)))
     }
 
@@ -117,16 +116,25 @@ impl Images {
             .run(Step::Control, || loops.prepare())
             .map_err(control_failure)?;
         let mut retry = Retry::new(loops);
+        let mut guesses = 0;
         // Kept until the end, so that the pool does not give the same number again: a device that
         // somebody has claimed without binding it is busy and looks idle.
         let mut lost = Vec::new();
         loop {
             let ticket = steps
-                .run(Step::Number, || self.pool.take(loops))
+                .run(Step::Number, || self.pool.take(loops, &mut guesses))
                 .map_err(|errno| number_failure(errno, Step::Number))?;
             match self.try_bind(&ticket, file, plan, steps)? {
-                Ok(device) => return Ok((device, ticket.number())),
-                Err(errno) => retry.again(errno)?,
+                Ok(device) => {
+                    ticket.bound();
+                    return Ok((device, ticket.number()));
+                }
+                Err(errno) => {
+                    ticket.busy();
+                    if !ticket.is_guess() {
+                        retry.again(errno)?;
+                    }
+                }
             }
             lost.push(ticket);
         }

@@ -9,6 +9,14 @@ use nix::errno::Errno;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Waits for other openers of a device that is detached: 15 ms in all.
+const LOOKS: [Duration; 4] = [
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(4),
+    Duration::from_millis(8),
+];
+
 /// A device that something is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageDevice {
@@ -134,8 +142,22 @@ impl Images {
         match device.status() {
             Err(Errno::ENXIO) => Ok(Detached::Now),
             // The kernel has turned it into autoclear.
-            Ok(_) => Ok(Detached::Deferred),
+            Ok(_) => {
+                drop(device);
+                Ok(self.deferred(number))
+            }
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Whoever only looks at the device (udev, blkid, an attachment that tries it) is gone soon.
+    fn deferred(&self, number: u32) -> Detached {
+        for pause in LOOKS {
+            if !self.loops.is_bound(number) {
+                return Detached::Now;
+            }
+            self.loops.pause(pause);
+        }
+        Detached::Deferred
     }
 }

@@ -7,15 +7,17 @@
 
 use crate::device::Loops;
 use nix::errno::Errno;
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// First own number: above what init, apexd and vold get from LOOP_CTL_GET_FREE, which gives the
 /// lowest; below the limit of a kernel with `loop.max_part=255`, 4096.
 pub const FIRST_OWN_NUMBER: u32 = 256;
 
-/// Released devices to look for where none is idle.
-const AT_A_TIME: usize = 8;
+/// Devices of ours that may be tried for one number although they were bound when last seen, before
+/// a new one is made. A try costs 6 µs, looking at sysfs 13, making a device 200.
+const GUESSES: usize = 8;
 
 /// Own numbers in a row that may turn out to be somebody else's before the search ends.
 const LONGEST_SEARCH: u32 = 256;
@@ -36,18 +38,30 @@ pub struct Pool {
 }
 
 struct State {
-    /// Made and idle when last looked at.
+    /// Made and idle when last seen.
     idle: BTreeSet<u32>,
-    /// Handed out, and not yet bound or given up.
-    taken: BTreeSet<u32>,
+    /// Bound when last seen, the longest time ago first. Nobody tells when a client closes a lease.
+    bound: VecDeque<u32>,
+    /// Guesses in a row that were wrong.
+    wrong: usize,
     /// The lowest own number that nobody has asked for.
     next: u32,
+}
+
+/// How sure it is that a device is idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    Idle,
+    /// It was bound when last seen.
+    Guess,
 }
 
 /// A number that nobody else gets from this pool while the ticket lives.
 pub struct Ticket<'a> {
     pool: &'a Pool,
     number: u32,
+    known: Known,
+    bound: Cell<bool>,
 }
 
 impl Ticket<'_> {
@@ -55,13 +69,40 @@ impl Ticket<'_> {
     pub fn number(&self) -> u32 {
         self.number
     }
+
+    /// Whether the device may well be bound: `EBUSY` is then no lost race.
+    pub fn is_guess(&self) -> bool {
+        self.known == Known::Guess
+    }
+
+    /// The device has our file now.
+    pub fn bound(&self) {
+        self.bound.set(true);
+        if self.is_guess() {
+            self.pool.state().wrong = 0;
+        }
+    }
+
+    /// The device has a file of somebody's, or is about to lose it.
+    pub fn busy(&self) {
+        self.bound.set(true);
+        if self.is_guess() {
+            self.pool.state().wrong += 1;
+        }
+    }
 }
 
-/// Where an item or [`Pool::precreate`] is overtaken between two looks at the state, the worst that
-/// happens is that two items try one number: the kernel lets one of them have it.
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.pool.state().taken.remove(&self.number);
+        if self.pool.numbers == Numbers::Kernel {
+            return;
+        }
+        let mut state = self.pool.state();
+        if self.bound.get() {
+            state.bound.push_back(self.number);
+        } else {
+            state.idle.insert(self.number);
+        }
     }
 }
 
@@ -74,7 +115,8 @@ impl Pool {
         };
         let state = State {
             idle: BTreeSet::new(),
-            taken: BTreeSet::new(),
+            bound: VecDeque::new(),
+            wrong: 0,
             next,
         };
         Pool {
@@ -83,7 +125,7 @@ impl Pool {
         }
     }
 
-    /// The lock is held for set operations alone, never across a call to the kernel that waits.
+    /// The lock is held for set operations alone, never across a call to the kernel.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,63 +139,44 @@ impl Pool {
             return Ok(());
         }
         while self.state().idle.len() < count {
-            let ticket = self.make(loops)?;
-            self.state().idle.insert(ticket.number);
+            drop(self.make(loops)?);
         }
         Ok(())
     }
 
-    /// Looks for devices of ours that were released since, until `count` are idle. It asks sysfs
-    /// about each: once for a batch.
-    pub fn reclaim(&self, loops: &dyn Loops, count: usize) {
-        let Numbers::From(first) = self.numbers else {
-            return;
-        };
-        let (candidates, missing) = {
-            let state = self.state();
-            let busy = |n: &u32| state.idle.contains(n) || state.taken.contains(n);
-            let candidates: Vec<u32> = (first..state.next).filter(|n| !busy(n)).collect();
-            (candidates, count.saturating_sub(state.idle.len()))
-        };
-        let released: Vec<u32> = candidates
-            .into_iter()
-            .filter(|&number| !loops.is_bound(number))
-            .take(missing)
-            .collect();
-        let mut state = self.state();
-        // One that was taken in between and is not bound yet comes back with its ticket.
-        let free: Vec<u32> = released
-            .into_iter()
-            .filter(|number| !state.taken.contains(number))
-            .collect();
-        state.idle.extend(free);
-    }
-
-    /// A number to try. Somebody else may bind the device before us: `EBUSY` on configuring, then
-    /// the next ticket has another.
+    /// A number to try; `guesses` counts those of this item that were bound when last seen.
+    /// Somebody else may bind the device before us: `EBUSY` on configuring, then the next ticket
+    /// has another.
     ///
     /// # Errors
     /// What loop-control gave.
-    pub fn take(&self, loops: &dyn Loops) -> Result<Ticket<'_>, Errno> {
+    pub fn take(&self, loops: &dyn Loops, guesses: &mut usize) -> Result<Ticket<'_>, Errno> {
         if self.numbers == Numbers::Kernel {
-            let number = loops.free_number()?;
-            return Ok(Ticket { pool: self, number });
+            return Ok(self.ticket(loops.free_number()?, Known::Idle));
         }
-        if let Some(ticket) = self.take_idle() {
-            return Ok(ticket);
+        let mut state = self.state();
+        if let Some(number) = state.idle.pop_first() {
+            return Ok(self.ticket(number, Known::Idle));
         }
-        self.reclaim(loops, AT_A_TIME);
-        match self.take_idle() {
-            Some(ticket) => Ok(ticket),
-            None => self.make(loops),
+        // Where all of them were looked at in vain, one tells whether that has changed.
+        let all_bound = state.wrong >= state.bound.len();
+        if *guesses < if all_bound { 1 } else { GUESSES } {
+            if let Some(number) = state.bound.pop_front() {
+                *guesses += 1;
+                return Ok(self.ticket(number, Known::Guess));
+            }
         }
+        drop(state);
+        self.make(loops)
     }
 
-    fn take_idle(&self) -> Option<Ticket<'_>> {
-        let mut state = self.state();
-        let number = state.idle.pop_first()?;
-        state.taken.insert(number);
-        Some(Ticket { pool: self, number })
+    fn ticket(&self, number: u32, known: Known) -> Ticket<'_> {
+        Ticket {
+            pool: self,
+            number,
+            known,
+            bound: Cell::new(false),
+        }
     }
 
     /// The next own number whose device is new, or was there and is idle.
@@ -161,17 +184,24 @@ impl Pool {
         for _ in 0..LONGEST_SEARCH {
             let number = {
                 let mut state = self.state();
-                let number = state.next;
                 state.next += 1;
-                state.taken.insert(number);
-                number
+                state.next - 1
             };
-            let ticket = Ticket { pool: self, number };
+            let ticket = self.ticket(number, Known::Idle);
             match loops.add(number) {
                 Ok(()) => return Ok(ticket),
                 Err(Errno::EEXIST) if !loops.is_bound(number) => return Ok(ticket),
-                Err(Errno::EEXIST) => {}
-                Err(errno) => return Err(errno),
+                // Somebody else's, for now.
+                Err(Errno::EEXIST) => ticket.busy(),
+                Err(errno) => {
+                    // There is no such device to be had back.
+                    std::mem::forget(ticket);
+                    let mut state = self.state();
+                    if state.next == number + 1 {
+                        state.next = number;
+                    }
+                    return Err(errno);
+                }
             }
         }
         Err(Errno::EEXIST)
@@ -202,26 +232,71 @@ mod tests {
         assert_eq!(loops.count("add"), 4);
     }
 
+    /// Takes a number and says what became of it.
+    fn take<'a>(pool: &'a Pool, loops: &FakeLoops) -> Ticket<'a> {
+        pool.take(loops, &mut 0).unwrap()
+    }
+
     #[test]
     fn a_ticket_is_nobody_else_s_until_it_is_dropped() {
         let loops = FakeLoops::default();
         let pool = Pool::new(Numbers::From(1000));
-        let first = pool.take(&loops).unwrap();
-        let second = pool.take(&loops).unwrap();
+        let first = take(&pool, &loops);
+        let second = take(&pool, &loops);
         assert_eq!((first.number(), second.number()), (1000, 1001));
         drop(first);
-        assert_eq!(pool.take(&loops).unwrap().number(), 1000);
+        assert_eq!(take(&pool, &loops).number(), 1000);
         assert_eq!(loops.count("add"), 2);
     }
 
     #[test]
-    fn released_devices_are_used_before_new_ones_are_made() {
+    fn devices_that_were_bound_are_guessed_before_new_ones_are_made() {
         let loops = FakeLoops::default();
         let pool = Pool::new(Numbers::From(1000));
         for _ in 0..50 {
-            drop(pool.take(&loops).unwrap());
+            take(&pool, &loops).bound();
         }
         assert_eq!(loops.count("add"), 1);
+    }
+
+    #[test]
+    fn guessing_wrong_makes_it_rare() {
+        let loops = FakeLoops::default();
+        let pool = Pool::new(Numbers::From(0));
+        pool.precreate(&loops, 100).unwrap();
+        for _ in 0..100 {
+            take(&pool, &loops).bound();
+        }
+        // All bound still: the items look at each of them once, then at one each.
+        let mut tries = Vec::new();
+        for _ in 0..20 {
+            let (mut guesses, mut lost) = (0, Vec::new());
+            loop {
+                let ticket = pool.take(&loops, &mut guesses).unwrap();
+                if !ticket.is_guess() {
+                    ticket.bound();
+                    break;
+                }
+                ticket.busy();
+                lost.push(ticket);
+            }
+            tries.push(guesses);
+        }
+        assert_eq!(tries[0], GUESSES);
+        assert_eq!(tries[19], 1, "{tries:?}");
+        // One that is free again is found, and the others are asked for once more.
+        take(&pool, &loops).bound();
+        assert_eq!(pool.state().wrong, 0);
+        assert_eq!(loops.count("add"), 120);
+    }
+
+    #[test]
+    fn a_number_that_could_not_be_made_is_tried_again() {
+        let loops = FakeLoops::default();
+        loops.fail("add", &[Errno::ENOMEM]);
+        let pool = Pool::new(Numbers::From(1000));
+        assert_eq!(pool.take(&loops, &mut 0).err(), Some(Errno::ENOMEM));
+        assert_eq!(take(&pool, &loops).number(), 1000);
     }
 
     #[test]
@@ -229,7 +304,7 @@ mod tests {
         let all: Vec<(u32, bool)> = (0..2000).map(|n| (n, true)).collect();
         let loops = FakeLoops::with_devices(&all);
         let pool = Pool::new(Numbers::From(0));
-        assert_eq!(pool.take(&loops).err(), Some(Errno::EEXIST));
+        assert_eq!(pool.take(&loops, &mut 0).err(), Some(Errno::EEXIST));
     }
 
     #[test]
@@ -237,7 +312,7 @@ mod tests {
         let loops = FakeLoops::with_devices(&[(0, true), (1, false)]);
         let pool = Pool::new(Numbers::Kernel);
         pool.precreate(&loops, 8).unwrap();
-        assert_eq!(pool.take(&loops).unwrap().number(), 1);
+        assert_eq!(take(&pool, &loops).number(), 1);
         assert_eq!((loops.count("add"), loops.count("free_number")), (0, 1));
     }
 }

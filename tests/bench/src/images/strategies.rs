@@ -80,11 +80,12 @@ impl Devices {
     /// # Errors
     /// It cannot be opened.
     pub fn open() -> Result<Devices> {
-        let folder = ["/dev/block", "/dev"].into_iter();
-        let folder = folder.filter(|f| PathBuf::from(f).join("loop0").exists());
+        let folder = ["/dev", "/dev/block"]
+            .into_iter()
+            .find(|folder| PathBuf::from(folder).join("loop0").exists());
         Ok(Devices {
             control: File::open("/dev/loop-control").context("/dev/loop-control")?,
-            folder: folder.last().unwrap_or("/dev"),
+            folder: folder.unwrap_or("/dev"),
         })
     }
 
