@@ -1,6 +1,7 @@
 //! blockd: block devices for Android's init and recovery.
 
 pub mod aidl;
+pub mod cache;
 pub mod client;
 pub mod device;
 pub mod diagnostics;

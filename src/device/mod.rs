@@ -9,6 +9,7 @@ pub mod csd;
 pub mod ext_csd;
 pub mod host;
 pub mod loops;
+pub mod medium;
 pub mod mmc;
 pub mod sysfs;
 
@@ -16,5 +17,6 @@ pub use block::{Access, Block};
 pub use buffer::DirectBuffer;
 pub use host::{Host, Storage};
 pub use loops::{LoopDevice, Loops};
+pub use medium::Medium;
 pub use mmc::{Command, Mmc};
 pub use sysfs::Sysfs;

@@ -1,0 +1,3 @@
+//! Cache diagnostics: what FUA and flushes cost.
+
+pub mod fua;
