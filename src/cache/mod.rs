@@ -1,3 +1,4 @@
 //! Cache diagnostics: what FUA and flushes cost.
 
 pub mod fua;
+pub mod raw;

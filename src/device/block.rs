@@ -114,3 +114,11 @@ pub fn size_of(fd: BorrowedFd<'_>) -> Result<Bytes, Errno> {
 pub(crate) fn errno(error: std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
+
+/// Claims the node at `path` as [`Access::Claim`] does, as a file.
+///
+/// # Errors
+/// The kernel's: `EBUSY` where the claim is refused.
+pub fn claim(path: &Path) -> Result<File, Errno> {
+    Node::open(path, Access::Claim).map(|node| node.0)
+}

@@ -2,7 +2,6 @@
 
 use crate::device::block::{errno, size_of};
 use crate::uapi;
-use crate::uapi::file::DirectAlignment;
 use crate::units::Bytes;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -10,6 +9,8 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
+
+pub use crate::uapi::file::DirectAlignment;
 
 /// Reads, writes and flushes by direct I/O. Offsets and lengths are multiples of the alignment,
 /// buffers are [`crate::device::DirectBuffer`]s.
@@ -163,9 +164,9 @@ mod tests {
     #[test]
     fn device_numbers_are_split_as_the_c_library_does() {
         for (number, text) in [
-            (0xb3_02, "179:2"),
-            (0x10_00b3_01, "179:65537"),
-            (0x0103_05, "259:5"),
+            (0xb302, "179:2"),
+            (0x1000_b301, "179:65537"),
+            (0x0001_0305, "259:5"),
         ] {
             assert_eq!(device_number(number), text);
         }

@@ -11,6 +11,7 @@ pub mod host;
 pub mod loops;
 pub mod medium;
 pub mod mmc;
+pub mod scratch;
 pub mod sysfs;
 
 pub use block::{Access, Block};

@@ -1,6 +1,7 @@
 //! Deciding what a reset does. Pure: facts and a request in, a plan or a refusal out.
 
 mod acts;
+pub mod guard;
 mod marker;
 mod method;
 pub mod model;

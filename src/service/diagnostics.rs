@@ -3,6 +3,7 @@
 use crate::aidl;
 use crate::aidl::IDiagnostics::IDiagnostics;
 use crate::aidl::IProgress::IProgress;
+use crate::cache::fua::Measurements;
 use crate::device::Storage;
 use crate::diagnostics;
 use crate::error::{Code, Failure, Result as UseCaseResult};
@@ -10,6 +11,7 @@ use crate::reset::facts;
 use crate::service::access::Gate;
 use crate::service::convert;
 use crate::service::error::{answer, unsupported};
+use crate::service::fua;
 use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode, Strong};
 use std::sync::Arc;
 
@@ -17,12 +19,17 @@ use std::sync::Arc;
 pub struct DiagnosticsService {
     gate: Gate,
     storage: Arc<dyn Storage>,
+    measurements: Measurements,
 }
 
 impl DiagnosticsService {
     /// Looks at `storage` for those that `gate` lets through.
     pub fn new(gate: Gate, storage: Arc<dyn Storage>) -> DiagnosticsService {
-        DiagnosticsService { gate, storage }
+        DiagnosticsService {
+            gate,
+            storage,
+            measurements: Measurements::new(),
+        }
     }
 
     fn card(&self, disk: Option<&str>) -> UseCaseResult<aidl::CardFacts::CardFacts> {
@@ -88,11 +95,19 @@ impl IDiagnostics for DiagnosticsService {
 
     fn measureFua(
         &self,
-        _request: &aidl::FuaRequest::FuaRequest,
-        _progress: Option<&Strong<dyn IProgress>>,
+        request: &aidl::FuaRequest::FuaRequest,
+        progress: Option<&Strong<dyn IProgress>>,
     ) -> BinderResult<aidl::FuaReport::FuaReport> {
         self.gate.check("measureFua")?;
-        unsupported("measureFua")
+        let report = fua::request(request).and_then(|(file, request)| {
+            self.measurements.measure(
+                self.storage.sysfs(),
+                file,
+                &request,
+                progress.map(fua::observer),
+            )
+        });
+        answer("measureFua", report.map(|report| fua::report(&report)))
     }
 
     fn doctor(&self) -> BinderResult<Vec<aidl::Finding::Finding>> {

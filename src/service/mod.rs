@@ -5,6 +5,7 @@ pub mod config;
 pub mod convert;
 pub mod diagnostics;
 pub mod error;
+pub mod fua;
 pub mod images;
 pub mod ipc;
 pub mod json;

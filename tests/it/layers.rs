@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module, and what it may name by `crate::`. Order is the order of the layers, lowest first.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("uapi", &[]),
     ("files", &[]),
     ("names", &[]),
@@ -19,6 +19,10 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("images", &["device", "error", "fact", "names", "units"]),
     ("reset", &["device", "error", "fact", "names", "units"]),
     (
+        "cache",
+        &["device", "error", "fact", "names", "reset", "units"],
+    ),
+    (
         "diagnostics",
         &["device", "error", "fact", "names", "reset", "units"],
     ),
@@ -26,6 +30,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
         "service",
         &[
             "aidl",
+            "cache",
             "device",
             "diagnostics",
             "error",

@@ -7,6 +7,7 @@
 // Built by Cargo alone, with the Rust that README.md names; only the product keeps to 1.75.
 #![allow(clippy::incompatible_msrv)]
 
+mod cache;
 mod case;
 mod images;
 mod in_guest;
@@ -36,6 +37,7 @@ fn main() {
     for (name, run) in images::APEX_CASES {
         cases.push(image_case(name, *run).needs(&[Need::Root, Need::Loop, Need::ApexFiles]));
     }
+    cases.extend(cache::cases());
     cases.extend(service::cases());
     cases.extend(report::cases());
     cases.extend(soong::cases(&needs));

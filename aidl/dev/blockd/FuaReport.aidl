@@ -12,6 +12,10 @@ import dev.blockd.FuaRow;
 parcelable FuaReport {
     /** One row for each pattern and path. */
     FuaRow[] rows;
-    /** What the kernel was told to change for it, and what could not be. */
+    /** Bytes that were overwritten. */
+    long lengthBytes;
+    /** The whole time, milliseconds. */
+    long elapsedMillis;
+    /** What the paths ask of this disk, and what the figures do not say. */
     String[] notes;
 }

@@ -32,7 +32,14 @@ interface IDiagnostics {
     /** What is known of the disk's volatile cache. UNSUPPORTED in this version. */
     CacheFacts cache(in @nullable String disk);
 
-    /** Measures what FUA costs on the caller's file. UNSUPPORTED in this version. */
+    /**
+     * Measures what FUA costs on the caller's file or device, whose first bytes are overwritten. One
+     * measurement at a time; it ends early where the receiver of its progress has died.
+     *
+     * Errors: INVALID_REQUEST, OUT_OF_RANGE (the device is too small, the file system full),
+     * READ_ONLY, UNSUPPORTED (no direct I/O to a disk), BUSY, CANCELLED, DEVICE_FAILED (an operation
+     * failed, or took longer than the limit).
+     */
     FuaReport measureFua(in FuaRequest request, in @nullable IProgress progress);
 
     /** What this kernel, card and build allow. */

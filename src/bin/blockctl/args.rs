@@ -1,5 +1,6 @@
 //! The grammar of the command line.
 
+use crate::cache::args::Cache;
 use blockd::client::Place;
 use blockd::reset::request::{Assurance, Marker, Method, Verify};
 use blockd::units::{parse_size, Bytes};
@@ -68,6 +69,9 @@ pub enum Noun {
     /// What is known of an eMMC
     #[command(subcommand)]
     Card(Card),
+    /// Volatile caches: what they cost, what they lose
+    #[command(subcommand)]
+    Cache(Cache),
     /// What this kernel, card and build allow
     #[command(
         after_help = "Examples:\n  blockctl doctor\n  blockctl --connect local --json doctor"

@@ -2,6 +2,7 @@
 
 mod apex;
 mod args;
+mod cache;
 mod card;
 mod certificate;
 mod image;
@@ -86,6 +87,7 @@ fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Noun::Image(verb) => image::run(verb, connect, output),
         Noun::Apex(args::Apex::Info { key, files }) => apex::info(files, key.as_deref(), output),
         Noun::Card(args::Card::Info { disk }) => card::info(disk.as_deref(), connect, output),
+        Noun::Cache(verb) => cache::run(cli, verb, connect, output),
         Noun::Doctor => card::doctor(connect, output),
     }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Operations of a random run where the request does not say.
 pub const OPERATIONS: u64 = 1000;
+/// The most bytes: a service writes to its clients' file systems with rights of its own.
+pub const MAX_LENGTH: Bytes = Bytes(16 << 30);
 /// The most runs.
 pub const MAX_RUNS: u32 = 100;
 /// The largest block: what one buffer holds.
@@ -154,6 +156,15 @@ fn check_numbers(request: &Request) -> Result<()> {
     if request.length == Bytes(0) {
         return invalid(
             "0 bytes are to be measured".to_owned(),
+            "64 MiB are usual, and more than a card's cache is better",
+        );
+    }
+    if request.length > MAX_LENGTH {
+        return invalid(
+            format!(
+                "{} are to be measured; at most {MAX_LENGTH} are",
+                request.length
+            ),
             "64 MiB are usual, and more than a card's cache is better",
         );
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::uapi::file::DirectAlignment;
+use crate::device::medium::DirectAlignment;
 
 fn medium() -> Descriptor {
     Descriptor {

@@ -1,0 +1,73 @@
+//! The grammar of `cache`.
+
+use blockd::cache::raw::Wanted;
+use blockd::units::{parse_size, Bytes};
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Verbs of `cache`.
+#[derive(Debug, Subcommand)]
+pub enum Cache {
+    /// Measure what FUA and flushes cost, on a scratch file or a partition
+    #[command(
+        after_help = "Examples:\n  blockctl cache fua /data/local/tmp\n  blockctl --json cache fua --size 256M --runs 5 /data\n  blockctl cache fua --partition cache --yes\n\nThe scratch file has no name and is gone at every end. A partition is overwritten: it must be one\nthat `reset` may erase, and is measured by this process (root), whatever --connect says.\nThe kernel and the card keep their settings: there is no switch for FUA in mainline kernels."
+    )]
+    Fua(Fua),
+}
+
+/// What to measure.
+#[derive(Args, Debug)]
+pub struct Fua {
+    /// Bytes that are written and read
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    pub size: Bytes,
+    /// Runs of each pattern and path
+    #[arg(short, long, value_name = "N", default_value_t = 5)]
+    pub runs: u32,
+    /// Block of the random patterns
+    #[arg(short, long, value_name = "SIZE", value_parser = parse_size, default_value = "4K")]
+    pub block_size: Bytes,
+    /// Block of the sequential patterns
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512K")]
+    pub seq_block_size: Bytes,
+    /// Operations of a random run (default: 1000, or as many as there are blocks)
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub operations: u32,
+    /// Seconds that one operation may take before the device counts as stuck
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub limit: u64,
+    /// Overwrite this partition instead of a scratch file
+    #[arg(short, long, value_name = "NAME", conflicts_with = "place")]
+    pub partition: Option<String>,
+    /// How the partition is guarded.
+    #[command(flatten)]
+    pub guards: Guards,
+    /// Folder for the scratch file, or a file in it that is not there yet (default: here)
+    #[arg(value_name = "PLACE")]
+    pub place: Option<PathBuf>,
+}
+
+/// What must be said before a partition is overwritten.
+#[derive(Args, Debug)]
+pub struct Guards {
+    /// Kernel name of the disk, e.g. mmcblk0 (default: where the partition is)
+    #[arg(long, value_name = "DISK")]
+    pub disk: Option<String>,
+    /// No system update waits for its merge (where misc cannot tell)
+    #[arg(long)]
+    pub merges_done: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+impl Guards {
+    /// The partition `name` with these guards.
+    pub fn wanted(&self, name: &str) -> Wanted {
+        Wanted {
+            partition: name.to_owned(),
+            disk: self.disk.clone(),
+            merges_done: self.merges_done,
+        }
+    }
+}
