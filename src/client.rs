@@ -45,7 +45,8 @@ impl FromStr for Place {
     }
 }
 
-/// A connection.
+/// A connection. What it gave stays usable when it is dropped, and a Unix socket's threads and
+/// descriptors then stay for it: a process that goes on calls [`Client::close`].
 pub struct Client {
     inner: Inner,
     wait: Duration,
@@ -170,6 +171,16 @@ impl Client {
                 .find(|(n, _)| *n == name)
                 .and_then(|(_, object)| object.clone().into_interface().ok())
                 .ok_or_else(|| missing("in this process", "internal".to_owned())),
+        }
+    }
+
+    /// Ends the connection. What it gave answers `DEAD_OBJECT` from then on.
+    pub fn close(self) {
+        #[cfg(not(soong))]
+        if let Inner::Unix(client, _) = &self.inner {
+            if let Some(session) = client.session() {
+                session.close_session();
+            }
         }
     }
 

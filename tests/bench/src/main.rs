@@ -1,7 +1,8 @@
-//! `blockd-bench images`: rows of JSON on standard output.
+//! `blockd-bench images`: rows of JSON on standard output. `blockd-bench soak`: one such line.
 
-use anyhow::Result;
-use bench::images;
+use anyhow::{bail, Result};
+use bench::images::{self, Daemon};
+use bench::soak::{self, Broken};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +42,31 @@ enum Task {
         #[arg(long)]
         trace: bool,
     },
+    /// Attach and detach from many clients; then nothing is left and nothing else was touched
+    Soak {
+        /// The files are made below it
+        #[arg(long)]
+        folder: PathBuf,
+        /// blockd, to be started on a socket
+        #[arg(long)]
+        blockd: PathBuf,
+        /// Attachments in all
+        #[arg(long, default_value_t = 10_000)]
+        cycles: usize,
+        /// Clients at once
+        #[arg(long, default_value_t = 16)]
+        clients: usize,
+        /// Do wrong in this way, which must be found: leak, foreign
+        #[arg(long, value_parser = ["leak", "foreign"])]
+        broken: Option<String>,
+    },
+    /// A client that `soak` kills
+    #[command(hide = true)]
+    Victim {
+        socket: PathBuf,
+        file: PathBuf,
+        name: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -77,5 +103,36 @@ fn run(task: Task) -> Result<()> {
             };
             images::run(&options, |row| println!("{row}"))
         }
+        Task::Soak {
+            folder,
+            blockd,
+            cycles,
+            clients,
+            broken,
+        } => {
+            let socket = folder.join(format!("s{}.sock", std::process::id()));
+            let daemon = Daemon::start(&blockd, &socket)?;
+            let outcome = soak::run(&soak::Options {
+                socket: socket.clone(),
+                pid: Some(daemon.pid()),
+                folder,
+                program: Some(std::env::current_exe()?),
+                cycles,
+                clients,
+                broken: broken.map(|how| match how.as_str() {
+                    "leak" => Broken::Leak,
+                    _ => Broken::Foreign,
+                }),
+            });
+            drop(daemon);
+            let _ = std::fs::remove_file(socket);
+            let outcome = outcome?;
+            println!("{}", outcome.json());
+            if !outcome.clean() {
+                bail!("the machine is not as it was");
+            }
+            Ok(())
+        }
+        Task::Victim { socket, file, name } => soak::victim(&socket, &file, &name),
     }
 }

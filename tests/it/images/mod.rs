@@ -6,6 +6,7 @@ mod attach;
 mod real;
 mod refuse;
 mod share;
+mod soak;
 mod support;
 
 use anyhow::Result;
@@ -51,6 +52,14 @@ pub const LOOP_CASES: &[Case] = &[
     (
         "existing_devices_are_used_again",
         share::existing_devices_are_used_again,
+    ),
+    (
+        "sixteen_clients_leave_nothing_and_touch_nothing",
+        soak::sixteen_clients_leave_nothing_and_touch_nothing,
+    ),
+    (
+        "a_soak_that_does_wrong_is_found",
+        soak::a_soak_that_does_wrong_is_found,
     ),
     (
         "what_cannot_be_attached_is_refused",

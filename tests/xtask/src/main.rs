@@ -10,6 +10,7 @@ mod images;
 mod paths;
 mod powercut;
 mod process;
+mod soak;
 mod test;
 mod vm;
 
@@ -121,6 +122,22 @@ enum Task {
 /// Suites of their own.
 #[derive(Subcommand)]
 enum Suite {
+    /// Attach and detach from many clients at once; then nothing is left and nothing of anybody
+    /// else's was touched
+    Soak {
+        /// Attachments in all
+        #[arg(long, default_value_t = 10_000)]
+        cycles: usize,
+        /// Clients at once
+        #[arg(long, default_value_t = 16)]
+        clients: usize,
+        /// Print one line of JSON at the end instead of a sentence
+        #[arg(long)]
+        json: bool,
+        /// Do wrong in this way, which the suite must find: leak, foreign
+        #[arg(long, value_name = "HOW", value_parser = ["leak", "foreign"])]
+        broken: Option<String>,
+    },
     /// Cut the power of the guest in every phase of a reset, boot again, judge the medium
     Powercut {
         /// Number of cuts; 25 have at least three in every phase
@@ -174,6 +191,16 @@ fn run(task: Task) -> Result<()> {
             };
             powercut::run(&vm::setup::all()?, options, json)
         }
+        Task::Test {
+            suite:
+                Some(Suite::Soak {
+                    cycles,
+                    clients,
+                    json,
+                    broken,
+                }),
+            ..
+        } => soak::run(cycles, clients, json, broken.as_deref()),
         Task::Test {
             quick, guest, only, ..
         } => test::run(!guest, !quick, only.as_deref()),

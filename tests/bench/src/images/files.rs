@@ -55,6 +55,11 @@ impl Files {
         Ok(files)
     }
 
+    /// Where they lie, and nothing else.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The name of the file system that they lie on, as /proc/self/mountinfo has it.
     ///
     /// # Errors

@@ -6,4 +6,5 @@ mod rounds;
 mod strategies;
 
 pub use files::{Files, Image};
+pub use product::Daemon;
 pub use rounds::{run, Options};

@@ -67,7 +67,7 @@ impl Strategy for Local {
 pub struct Daemon(Child);
 
 impl Daemon {
-    /// Starts `program` on `socket`.
+    /// Starts `program` on `socket`; what it logs goes nowhere.
     ///
     /// # Errors
     /// It cannot be started.
@@ -77,10 +77,16 @@ impl Daemon {
             .arg(format!("unix:{}", socket.display()))
             .args(["--interfaces", "images"])
             .stdin(Stdio::null())
+            .stderr(Stdio::null())
             .spawn();
         Ok(Daemon(
             child.with_context(|| program.display().to_string())?,
         ))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
     }
 }
 
