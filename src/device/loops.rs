@@ -1,5 +1,7 @@
 //! Loop devices: loop-control, the nodes, and what is bound to them.
 
+mod classic;
+
 use super::sysfs::{Sysfs, Tree};
 use crate::uapi;
 use crate::uapi::loops::{LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO, LO_FLAGS_READ_ONLY};
@@ -27,7 +29,7 @@ pub enum NodeMode {
 /// What a loop device is to be: all of LOOP_CONFIGURE's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Logical block size in bytes.
+    /// Logical block size in bytes; 0 = the kernel's choice.
     pub block_size: u32,
     /// First byte of the window in the backing file.
     pub offset: Bytes,
@@ -41,6 +43,21 @@ pub struct Setup {
     pub direct_io: bool,
     /// For `lo_file_name`, at most 63 bytes.
     pub tag: String,
+}
+
+impl Setup {
+    fn request(&self) -> uapi::loops::Setup<'_> {
+        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
+        uapi::loops::Setup {
+            block_size: self.block_size,
+            offset: self.offset.0,
+            size_limit: self.size_limit.0,
+            flags: flag(self.read_only, LO_FLAGS_READ_ONLY)
+                | flag(self.autoclear, LO_FLAGS_AUTOCLEAR)
+                | flag(self.direct_io, LO_FLAGS_DIRECT_IO),
+            name: &self.tag,
+        }
+    }
 }
 
 /// What the kernel says of a bound device.
@@ -80,6 +97,8 @@ pub trait Loops: Send + Sync {
     /// Whether the kernel has LOOP_CONFIGURE, asked once through any open device: `EINVAL` or
     /// `ENOTTY` where it has not.
     fn configure_supported(&self, device: &dyn LoopDevice) -> Result<(), Errno>;
+    /// The same, where it was asked already.
+    fn configure_known(&self) -> Option<bool>;
     /// Whether the kernel has the device, with or without a node.
     fn exists(&self, number: u32) -> bool;
     /// Whether something is bound to the device, by sysfs.
@@ -100,6 +119,9 @@ pub trait LoopDevice: Send {
     fn probe_configure(&self) -> Result<(), Errno>;
     /// LOOP_CONFIGURE.
     fn configure(&self, file: BorrowedFd<'_>, setup: &Setup) -> Result<(), Errno>;
+    /// The same by LOOP_SET_FD and what follows it, for kernels without LOOP_CONFIGURE; direct I/O
+    /// is not asked for. Where a part fails nothing stays bound.
+    fn bind(&self, file: BorrowedFd<'_>, setup: &Setup) -> Result<(), Errno>;
     /// LOOP_GET_STATUS64; `ENXIO` where nothing is bound.
     fn status(&self) -> Result<Status, Errno>;
     /// BLKSSZGET, in bytes.
@@ -239,6 +261,10 @@ impl Loops for HostLoops {
         answer
     }
 
+    fn configure_known(&self) -> Option<bool> {
+        self.supported.get().map(Result::is_ok)
+    }
+
     fn exists(&self, number: u32) -> bool {
         self.sysfs.exists(&format!("/sys/block/loop{number}"))
     }
@@ -288,17 +314,11 @@ impl LoopDevice for Node {
     }
 
     fn configure(&self, file: BorrowedFd<'_>, setup: &Setup) -> Result<(), Errno> {
-        let flag = |set: bool, bit: u32| if set { bit } else { 0 };
-        let request = uapi::loops::Setup {
-            block_size: setup.block_size,
-            offset: setup.offset.0,
-            size_limit: setup.size_limit.0,
-            flags: flag(setup.read_only, LO_FLAGS_READ_ONLY)
-                | flag(setup.autoclear, LO_FLAGS_AUTOCLEAR)
-                | flag(setup.direct_io, LO_FLAGS_DIRECT_IO),
-            name: &setup.tag,
-        };
-        uapi::loops::configure(self.file.as_fd(), file, &request)
+        uapi::loops::configure(self.file.as_fd(), file, &setup.request())
+    }
+
+    fn bind(&self, file: BorrowedFd<'_>, setup: &Setup) -> Result<(), Errno> {
+        classic::bind(self.file.as_fd(), file, setup)
     }
 
     fn status(&self) -> Result<Status, Errno> {

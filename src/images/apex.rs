@@ -77,6 +77,7 @@ pub fn find_payload(source: &(impl Source + ?Sized)) -> Result<Window> {
 mod contents;
 mod manifest;
 
+pub(super) use contents::file_system;
 pub use contents::{Contents, FileSystem};
 pub use manifest::Manifest;
 

@@ -1,14 +1,15 @@
 //! Carries plans out: one device per item, many items at once.
 
-use super::apex::find_payload;
+use super::apex::{file_system, find_payload};
 use super::facts::FileFacts;
-use super::parallel::run_all;
-use super::plan::{check_file, plan, AttachPlan, AttachRequest, Start};
+use super::parallel::{run_all, HELPERS};
+use super::plan::{check_file, plan, AttachPlan, AttachRequest, Known, Start, Strategy};
 use super::pool::Ticket;
 use super::retry::Retry;
-use super::{FileSource, Images, Step, Steps};
+use super::{FileSource, Images, Step, Steps, Window};
 use crate::device::loops::{LoopDevice, Status};
 use crate::error::{Code, Failure, Result};
+use crate::units::Bytes;
 use nix::errno::Errno;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,7 +69,13 @@ impl Images {
     /// `INVALID_REQUEST` for more than [`MAX_ITEMS`] items.
     pub fn attach_all(&self, items: &[AttachItem]) -> Result<Vec<Result<Attached>>> {
         check_count(items.len())?;
-        Ok(run_all(items, |item| self.attach(item)))
+        // Without LOOP_CONFIGURE each item waits for a grace period, which is the same one for all
+        // that wait at once.
+        let helpers = || match self.has_configure() {
+            true => HELPERS,
+            false => MAX_ITEMS,
+        };
+        Ok(run_all(items, helpers, |item| self.attach(item)))
     }
 
     /// Attaches one file.
@@ -77,8 +84,18 @@ impl Images {
     /// What the step that failed says; nothing stays attached then.
     pub fn attach(&self, item: &AttachItem) -> Result<Attached> {
         let mut steps = Steps::default();
-        let plan = plan_item(item, &mut steps)?;
-        let (device, number) = self.bind(&item.file, &plan, &mut steps)?;
+        let mut known = look(item, self.has_configure(), &mut steps)?;
+        let mut plan = steps.run(Step::Plan, || plan(&item.request, &known))?;
+        let (device, number) = match self.bind(&item.file, &plan, &mut steps)? {
+            Some(bound) => bound,
+            // Asked now, and it has not: the first item only.
+            None => {
+                known.configure = false;
+                plan = super::plan::plan(&item.request, &known)?;
+                let bound = self.bind(&item.file, &plan, &mut steps)?;
+                bound.ok_or_else(no_way)?
+            }
+        };
         let checked = steps.run(Step::ReadBack, || read_back(&*device, number, &plan));
         let mut warnings = plan.warnings.clone();
         match checked {
@@ -104,13 +121,14 @@ impl Images {
         })
     }
 
-    /// Opens a device and configures it; another one where somebody was faster.
+    /// Opens a device and binds the file to it; another one where somebody was faster. `None` where
+    /// the kernel turns out not to have the plan's call.
     fn bind(
         &self,
         file: &File,
         plan: &AttachPlan,
         steps: &mut Steps,
-    ) -> Result<(Box<dyn LoopDevice>, u32)> {
+    ) -> Result<Option<(Box<dyn LoopDevice>, u32)>> {
         let loops = &*self.loops;
         steps
             .run(Step::Control, || loops.prepare())
@@ -125,11 +143,12 @@ impl Images {
                 .run(Step::Number, || self.pool.take(loops, &mut guesses))
                 .map_err(|errno| number_failure(errno, Step::Number))?;
             match self.try_bind(&ticket, file, plan, steps)? {
-                Ok(device) => {
+                Tried::Bound(device) => {
                     ticket.bound();
-                    return Ok((device, ticket.number()));
+                    return Ok(Some((device, ticket.number())));
                 }
-                Err(errno) => {
+                Tried::Unsupported => return Ok(None),
+                Tried::Busy(errno) => {
                     ticket.busy();
                     if !ticket.is_guess() {
                         retry.again(errno)?;
@@ -140,32 +159,40 @@ impl Images {
         }
     }
 
-    /// The inner error is one that another device, or another moment, can cure.
     fn try_bind(
         &self,
         ticket: &Ticket<'_>,
         file: &File,
         plan: &AttachPlan,
         steps: &mut Steps,
-    ) -> Result<std::result::Result<Box<dyn LoopDevice>, Errno>> {
+    ) -> Result<Tried> {
         let loops = &*self.loops;
         let number = ticket.number();
         let opened = steps.run(Step::Open, || loops.open(number, plan.mode, NODE_WAIT));
         let device = match opened {
             Ok(device) => device,
             // ENXIO: the last opener is unbinding it right now.
-            Err(errno @ (Errno::ENXIO | Errno::EBUSY)) => return Ok(Err(errno)),
+            Err(errno @ (Errno::ENXIO | Errno::EBUSY)) => return Ok(Tried::Busy(errno)),
             Err(errno) => return Err(self.open_failure(number, errno)),
         };
-        steps
-            .run(Step::Probe, || loops.configure_supported(&*device))
-            .map_err(probe_failure)?;
-        let bound = steps.run(Step::Configure, || {
-            device.configure(file.as_fd(), &plan.setup)
-        });
+        let bound = match plan.strategy {
+            Strategy::Configure => {
+                match steps.run(Step::Probe, || loops.configure_supported(&*device)) {
+                    Ok(()) => {}
+                    Err(Errno::EINVAL | Errno::ENOTTY) => return Ok(Tried::Unsupported),
+                    Err(errno) => return Err(probe_failure(errno)),
+                }
+                steps.run(Step::Configure, || {
+                    device.configure(file.as_fd(), &plan.setup)
+                })
+            }
+            Strategy::SetFd => {
+                steps.run(Step::Configure, || device.bind(file.as_fd(), &plan.setup))
+            }
+        };
         match bound {
-            Ok(()) => Ok(Ok(device)),
-            Err(errno @ (Errno::EBUSY | Errno::EAGAIN)) => Ok(Err(errno)),
+            Ok(()) => Ok(Tried::Bound(device)),
+            Err(errno @ (Errno::EBUSY | Errno::EAGAIN)) => Ok(Tried::Busy(errno)),
             Err(errno) => Err(configure_failure(number, errno)),
         }
     }
@@ -188,18 +215,42 @@ impl Images {
     }
 }
 
-/// Facts, payload, plan.
-pub(super) fn plan_item(item: &AttachItem, steps: &mut Steps) -> Result<AttachPlan> {
-    let facts = steps.run(Step::Facts, || FileFacts::read(&item.file))?;
-    check_file(&item.request, &facts)?;
-    let payload = match item.request.start {
-        Start::At(_) => None,
+/// One try with one device.
+enum Tried {
+    Bound(Box<dyn LoopDevice>),
+    /// Another device, or another moment, can cure it.
+    Busy(Errno),
+    /// The kernel has no LOOP_CONFIGURE.
+    Unsupported,
+}
+
+/// All that the plan is made of.
+pub(super) fn look(item: &AttachItem, configure: bool, steps: &mut Steps) -> Result<Known> {
+    let file = steps.run(Step::Facts, || FileFacts::read(&item.file))?;
+    check_file(&item.request, &file)?;
+    let source = FileSource::new(&item.file, file.size);
+    let (payload, window) = match item.request.start {
         Start::Payload => {
-            let source = FileSource::new(&item.file, facts.size);
-            Some(steps.run(Step::Apex, || find_payload(&source))?)
+            let payload = steps.run(Step::Apex, || find_payload(&source))?;
+            (Some(payload), payload)
+        }
+        // One that lies outside is the plan's to refuse.
+        Start::At(offset) => {
+            let length = Bytes(file.size.0.saturating_sub(offset.0));
+            (None, Window { offset, length })
         }
     };
-    steps.run(Step::Plan, || plan(&item.request, &facts, payload))
+    let inside = window.end().is_some_and(|end| end <= file.size);
+    let file_system = match inside {
+        true => steps.run(Step::Facts, || file_system(&source, window))?,
+        false => None,
+    };
+    Ok(Known {
+        file,
+        payload,
+        file_system,
+        configure,
+    })
 }
 
 /// Compares what the kernel made with what was planned. Says whether direct I/O is on.
@@ -222,7 +273,8 @@ fn read_back(device: &dyn LoopDevice, number: u32, plan: &AttachPlan) -> Result<
         direct_io: status.direct_io,
         tag: setup.tag.clone(),
     };
-    if status == want && block_size == setup.block_size && size == setup.size_limit {
+    let blocks = setup.block_size == 0 || block_size == setup.block_size;
+    if status == want && blocks && size == setup.size_limit {
         return Ok(status.direct_io);
     }
     let text = format!(
@@ -284,13 +336,13 @@ pub(super) fn number_failure(errno: Errno, step: Step) -> Failure {
     .errno(errno)
 }
 
+fn no_way() -> Failure {
+    let text = "the kernel can bind no file to a loop device";
+    Step::Probe.fail(Code::Unsupported, text)
+}
+
 fn probe_failure(errno: Errno) -> Failure {
     match errno {
-        Errno::EINVAL | Errno::ENOTTY => {
-            let text = "kernel has no LOOP_CONFIGURE (needs 5.8 or the Android backport)";
-            let remedy = "backport Linux commit 3448914e8cc5; losetup still works, slowly";
-            Step::Probe.fail(Code::Unsupported, text).remedy(remedy)
-        }
         Errno::EACCES | Errno::EPERM => {
             permission(Step::Probe, "LOOP_CONFIGURE is not allowed".to_owned())
         }

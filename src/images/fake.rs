@@ -158,6 +158,10 @@ impl Loops for FakeLoops {
         device.probe_configure()
     }
 
+    fn configure_known(&self) -> Option<bool> {
+        None
+    }
+
     fn exists(&self, number: u32) -> bool {
         self.kernel().devices.contains_key(&number)
     }
@@ -197,6 +201,23 @@ impl FakeDevice {
         let bound = kernel.devices[&self.number].bound.as_ref();
         bound.map(read).ok_or(Errno::ENXIO)
     }
+
+    /// LOOP_CONFIGURE, or the calls that it replaced.
+    fn take(&self, call: &'static str, setup: &Setup) -> Result<(), Errno> {
+        let mut kernel = self.loops.kernel();
+        kernel.call(call)?;
+        let mut setup = setup.clone();
+        setup.read_only |= self.mode == NodeMode::ReadOnly;
+        if let Some(distort) = kernel.distort {
+            distort(&mut setup);
+        }
+        let device = kernel.devices.get_mut(&self.number).unwrap();
+        if device.bound.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        device.bound = Some(setup);
+        Ok(())
+    }
 }
 
 impl LoopDevice for FakeDevice {
@@ -209,19 +230,11 @@ impl LoopDevice for FakeDevice {
     }
 
     fn configure(&self, _file: BorrowedFd<'_>, setup: &Setup) -> Result<(), Errno> {
-        let mut kernel = self.loops.kernel();
-        kernel.call("configure")?;
-        let mut setup = setup.clone();
-        setup.read_only |= self.mode == NodeMode::ReadOnly;
-        if let Some(distort) = kernel.distort {
-            distort(&mut setup);
-        }
-        let device = kernel.devices.get_mut(&self.number).unwrap();
-        if device.bound.is_some() {
-            return Err(Errno::EBUSY);
-        }
-        device.bound = Some(setup);
-        Ok(())
+        self.take("configure", setup)
+    }
+
+    fn bind(&self, _file: BorrowedFd<'_>, setup: &Setup) -> Result<(), Errno> {
+        self.take("bind", setup)
     }
 
     fn status(&self) -> Result<Status, Errno> {

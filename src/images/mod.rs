@@ -20,7 +20,7 @@ mod zip;
 
 pub use attach::{check_count, AttachItem, Attached, MAX_ITEMS};
 pub use list::{Detached, ImageDevice, Listing};
-pub use plan::{AttachPlan, AttachRequest, Start};
+pub use plan::{AttachPlan, AttachRequest, Start, Strategy};
 pub use pool::Numbers;
 pub use source::{FileSource, Source};
 pub use step::{Step, Steps};
@@ -87,7 +87,13 @@ impl Images {
     /// # Errors
     /// As [`Images::attach`] up to the plan.
     pub fn plan(&self, item: &AttachItem) -> Result<AttachPlan> {
-        attach::plan_item(item, &mut Steps::default())
+        let known = attach::look(item, self.has_configure(), &mut Steps::default())?;
+        plan::plan(&item.request, &known)
+    }
+
+    /// Whether the kernel has LOOP_CONFIGURE; so it is taken until a device was asked.
+    fn has_configure(&self) -> bool {
+        self.loops.configure_known().unwrap_or(true)
     }
 }
 

@@ -9,13 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Threads that help where items wait. More brought nothing.
-const HELPERS: usize = 7;
+/// Threads that help where items wait for a disk. More brought nothing.
+pub(super) const HELPERS: usize = 7;
 /// A wait of one item that pays for the helpers.
 const LONG_WAIT: Duration = Duration::from_micros(100);
 
-/// Runs `work` on each item; the results are in the items' order.
-pub(super) fn run_all<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
+/// Runs `work` on each item; the results are in the items' order. `helpers` is asked after an item
+/// that waited, and says how many threads are worth their making.
+pub(super) fn run_all<I: Sync, R: Send>(
+    items: &[I],
+    helpers: impl Fn() -> usize,
+    work: impl Fn(&I) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(items.len()));
     let one = || {
@@ -38,7 +43,7 @@ pub(super) fn run_all<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> R + Sy
             }
             helped = true;
             let left = items.len().saturating_sub(next.load(Ordering::Relaxed));
-            for _ in 0..HELPERS.min(left) {
+            for _ in 0..helpers().min(left) {
                 // Where no thread can be had this one does it all.
                 if std::thread::Builder::new()
                     .spawn_scoped(scope, help)
@@ -73,12 +78,16 @@ mod tests {
 
     fn threads(items: &[u64], work: impl Fn(&u64) + Sync) -> usize {
         let seen = Mutex::new(BTreeSet::new());
-        let results = run_all(items, |item| {
-            let id = format!("{:?}", std::thread::current().id());
-            seen.lock().unwrap().insert(id);
-            work(item);
-            *item
-        });
+        let results = run_all(
+            items,
+            || HELPERS,
+            |item| {
+                let id = format!("{:?}", std::thread::current().id());
+                seen.lock().unwrap().insert(id);
+                work(item);
+                *item
+            },
+        );
         assert_eq!(results, items, "in order, each once");
         seen.into_inner().unwrap().len()
     }

@@ -1,9 +1,11 @@
 //! Decides how a file becomes a block device. No I/O: the same facts give the same plan.
 
+use super::apex::FileSystem;
 use super::facts::{Backing, FileAccess, FileFacts, FileKind};
 use super::{Step, Window};
 use crate::device::loops::{NodeMode, Setup};
 use crate::error::{Code, Failure, Result};
+use crate::named_enum;
 use crate::units::{Bytes, Sectors, SECTOR_SIZE};
 
 /// What a tag begins with: who reads it knows that the device is blockd's.
@@ -64,10 +66,35 @@ impl AttachRequest {
     }
 }
 
+/// What is known when a plan is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The file.
+    pub file: FileFacts,
+    /// The APEX payload's window, where [`Start::Payload`] is asked for.
+    pub payload: Option<Window>,
+    /// The file system at the beginning of the window.
+    pub file_system: Option<FileSystem>,
+    /// The kernel has LOOP_CONFIGURE, as far as it was asked.
+    pub configure: bool,
+}
+
+named_enum! {
+    /// How the device is made.
+    Strategy {
+        /// LOOP_CONFIGURE: one call, no queue freeze.
+        Configure = 0 "loop-configure",
+        /// LOOP_SET_FD, then LOOP_SET_STATUS64 with its queue freeze: kernels before 5.8.
+        SetFd = 1 "loop-set-fd",
+    }
+}
+
 /// What will be done: all arguments of all calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachPlan {
-    /// The one configure call.
+    /// Which calls.
+    pub strategy: Strategy,
+    /// Their arguments.
     pub setup: Setup,
     /// How the node is opened.
     pub mode: NodeMode,
@@ -109,22 +136,19 @@ pub fn check_file(request: &AttachRequest, facts: &FileFacts) -> Result<()> {
     Err(refuse(Code::InvalidRequest, text, remedy))
 }
 
-/// Makes the plan. `payload` is the APEX payload's window where [`Start::Payload`] is asked for.
+/// Makes the plan.
 ///
 /// # Errors
 /// As [`check_file`]; `INVALID_REQUEST` for a name, block size or read-ahead that cannot be;
 /// `OUT_OF_RANGE` for a window outside the file or off its boundaries.
-pub fn plan(
-    request: &AttachRequest,
-    facts: &FileFacts,
-    payload: Option<Window>,
-) -> Result<AttachPlan> {
+pub fn plan(request: &AttachRequest, known: &Known) -> Result<AttachPlan> {
+    let facts = &known.file;
     check_file(request, facts)?;
     check_name(&request.name)?;
-    let block_size = check_block_size(request.block_size.unwrap_or(DEFAULT_BLOCK_SIZE))?;
-    let read_ahead = request.read_ahead.map(check_read_ahead).transpose()?;
     let mut warnings = Vec::new();
-    let window = match (request.start, payload) {
+    let block_size = block_size(request, known.file_system, &mut warnings)?;
+    let read_ahead = request.read_ahead.map(check_read_ahead).transpose()?;
+    let window = match (request.start, known.payload) {
         (Start::At(offset), _) => file_window(request, facts, offset, block_size, &mut warnings)?,
         (Start::Payload, Some(payload)) => payload_window(request, facts, payload, block_size)?,
         (Start::Payload, None) => {
@@ -132,10 +156,28 @@ pub fn plan(
             return Err(refuse(Code::InvalidRequest, text, ""));
         }
     };
-    let direct_io = request.direct_io && direct_io_works(facts, window, &mut warnings);
+    let mut direct_io = request.direct_io && direct_io_works(facts, window, &mut warnings);
+    let (strategy, reason) = if known.configure {
+        let reason = "loop device by LOOP_CONFIGURE: everything set in one call, no queue freeze";
+        (Strategy::Configure, reason)
+    } else {
+        let reason = "loop device by LOOP_SET_FD and LOOP_SET_STATUS64, one queue freeze: the \
+                      kernel has no LOOP_CONFIGURE (Linux 5.8)";
+        if direct_io {
+            let why = "without LOOP_CONFIGURE it takes another queue freeze";
+            warnings.push(format!("no direct I/O: {why}"));
+        }
+        direct_io = false;
+        (Strategy::SetFd, reason)
+    };
     Ok(AttachPlan {
+        strategy,
         setup: Setup {
-            block_size,
+            // 512 does for every file system, and to change it is another freeze.
+            block_size: match (strategy, request.block_size) {
+                (Strategy::SetFd, None) => 0,
+                _ => block_size,
+            },
             offset: window.offset,
             size_limit: window.length,
             read_only: request.read_only,
@@ -150,7 +192,7 @@ pub fn plan(
             NodeMode::ReadWrite
         },
         read_ahead,
-        reason: "loop device by LOOP_CONFIGURE: everything set in one call, no queue freeze",
+        reason,
         warnings,
     })
 }
@@ -183,6 +225,35 @@ fn check_name(name: &str) -> Result<()> {
     let text = format!("the name {name:?} {why}");
     let remedy = "name the image by up to 56 printable bytes";
     Err(refuse(Code::InvalidRequest, text, remedy))
+}
+
+/// No larger than the file system's blocks: it could not be mounted.
+fn block_size(
+    request: &AttachRequest,
+    file_system: Option<FileSystem>,
+    warnings: &mut Vec<String>,
+) -> Result<u32> {
+    let asked = check_block_size(request.block_size.unwrap_or(DEFAULT_BLOCK_SIZE))?;
+    let smaller = file_system.and_then(|fs| {
+        let blocks = fs.block_size.filter(|blocks| *blocks < asked)?;
+        Some((fs.name, blocks))
+    });
+    let Some((name, blocks)) = smaller else {
+        return Ok(asked);
+    };
+    if request.block_size.is_none() {
+        warnings.push(format!(
+            "sectors of {blocks} bytes: those of {DEFAULT_BLOCK_SIZE} are larger than the blocks \
+             of the {name} in it"
+        ));
+        return Ok(blocks);
+    }
+    let text = format!(
+        "sectors of {asked} bytes are larger than the blocks of the {name} in it, {blocks} bytes: \
+         the kernel would not mount it"
+    );
+    let remedy = format!("ask for {blocks}, or leave the block size out");
+    Err(refuse(Code::InvalidRequest, text, &remedy))
 }
 
 /// The kernel refuses a bad size too, but 6.12 and 6.18 then keep the device's uevents suppressed.

@@ -21,7 +21,7 @@ named_enum! {
         Open = 5 "open",
         /// Asking whether the kernel has LOOP_CONFIGURE; once per process.
         Probe = 6 "probe",
-        /// LOOP_CONFIGURE.
+        /// LOOP_CONFIGURE, or the calls that it replaced.
         Configure = 7 "configure",
         /// Comparing what the kernel made of it.
         ReadBack = 8 "read-back",

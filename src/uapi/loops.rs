@@ -1,7 +1,8 @@
-//! `linux/loop.h`: the part that attaches without a queue freeze, and what reads the state back.
+//! `linux/loop.h`: what attaches, and what reads the state back.
 //!
-//! LOOP_SET_FD, LOOP_SET_STATUS64, LOOP_SET_BLOCK_SIZE and LOOP_SET_DIRECT_IO are left out on
-//! purpose: each of the last three waits for an RCU grace period (drivers/block/loop.c).
+//! LOOP_CONFIGURE freezes no queue. Kernels without it have LOOP_SET_FD, which freezes none either,
+//! then LOOP_SET_STATUS64 and LOOP_SET_BLOCK_SIZE, each of which waits for an RCU grace period
+//! (drivers/block/loop.c). LOOP_SET_DIRECT_IO is left out on purpose: another wait, for no need.
 
 use nix::errno::Errno;
 use nix::sys::ioctl::ioctl_num_type;
@@ -17,8 +18,11 @@ pub const LO_FLAGS_AUTOCLEAR: u32 = 4;
 /// The backing file is read by direct I/O.
 pub const LO_FLAGS_DIRECT_IO: u32 = 16;
 
+const LOOP_SET_FD: ioctl_num_type = 0x4c00;
 const LOOP_CLR_FD: ioctl_num_type = 0x4c01;
+const LOOP_SET_STATUS64: ioctl_num_type = 0x4c04;
 const LOOP_GET_STATUS64: ioctl_num_type = 0x4c05;
+const LOOP_SET_BLOCK_SIZE: ioctl_num_type = 0x4c09;
 const LOOP_CONFIGURE: ioctl_num_type = 0x4c0a;
 const LOOP_CTL_ADD: ioctl_num_type = 0x4c80;
 const LOOP_CTL_GET_FREE: ioctl_num_type = 0x4c82;
@@ -95,20 +99,24 @@ pub struct Setup<'a> {
 /// The one place that fills the struct. apexd copies its `loop_info64` in before it sets the direct
 /// I/O flag, which so never reaches the kernel; here nothing is set after.
 fn request(file: BorrowedFd<'_>, setup: &Setup<'_>) -> loop_config {
-    let mut lo_file_name = [0; LO_NAME_SIZE];
-    let length = setup.name.len().min(LO_NAME_SIZE - 1);
-    lo_file_name[..length].copy_from_slice(&setup.name.as_bytes()[..length]);
     loop_config {
         fd: file.as_raw_fd() as u32,
         block_size: setup.block_size,
-        info: loop_info64 {
-            lo_offset: setup.offset,
-            lo_sizelimit: setup.size_limit,
-            lo_flags: setup.flags,
-            lo_file_name,
-            ..loop_info64::ZERO
-        },
+        info: info(setup),
         __reserved: [0; 8],
+    }
+}
+
+fn info(setup: &Setup<'_>) -> loop_info64 {
+    let mut lo_file_name = [0; LO_NAME_SIZE];
+    let length = setup.name.len().min(LO_NAME_SIZE - 1);
+    lo_file_name[..length].copy_from_slice(&setup.name.as_bytes()[..length]);
+    loop_info64 {
+        lo_offset: setup.offset,
+        lo_sizelimit: setup.size_limit,
+        lo_flags: setup.flags,
+        lo_file_name,
+        ..loop_info64::ZERO
     }
 }
 
@@ -117,7 +125,10 @@ mod raw {
     #![allow(missing_docs)]
     use super::{loop_config, loop_info64};
 
+    nix::ioctl_write_int_bad!(loop_set_fd, super::LOOP_SET_FD);
     nix::ioctl_none_bad!(loop_clr_fd, super::LOOP_CLR_FD);
+    nix::ioctl_write_ptr_bad!(loop_set_status64, super::LOOP_SET_STATUS64, loop_info64);
+    nix::ioctl_write_int_bad!(loop_set_block_size, super::LOOP_SET_BLOCK_SIZE);
     nix::ioctl_read_bad!(loop_get_status64, super::LOOP_GET_STATUS64, loop_info64);
     nix::ioctl_write_ptr_bad!(loop_configure, super::LOOP_CONFIGURE, loop_config);
     nix::ioctl_write_int_bad!(loop_ctl_add, super::LOOP_CTL_ADD);
@@ -164,6 +175,38 @@ pub fn probe_configure(device: BorrowedFd<'_>) -> Result<(), Errno> {
         // No kernel binds descriptor -1.
         Ok(_) => Err(Errno::EINVAL),
     }
+}
+
+/// `LOOP_SET_FD`: binds the whole of `file`, read-only where it or the node is open for reading
+/// only. The rest is set after.
+///
+/// # Errors
+/// As [`configure`].
+pub fn set_fd(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: the argument is the number of a descriptor that is borrowed for the call; the kernel
+    // takes its own reference to the file.
+    unsafe { raw::loop_set_fd(device.as_raw_fd(), file.as_raw_fd()) }.map(drop)
+}
+
+/// `LOOP_SET_STATUS64`: window, name and autoclear of a bound device; the kernel ignores the other
+/// flags. Freezes the queue.
+///
+/// # Errors
+/// `EAGAIN` up to Linux 5.10 where pages of the old window stay cached, else the kernel's.
+pub fn set_status(device: BorrowedFd<'_>, setup: &Setup<'_>) -> Result<(), Errno> {
+    let info = info(setup);
+    // SAFETY: the kernel copies one `loop_info64` of plain numbers in and keeps no reference.
+    unsafe { raw::loop_set_status64(device.as_raw_fd(), &info) }.map(drop)
+}
+
+/// `LOOP_SET_BLOCK_SIZE`, in bytes. Freezes the queue of a bound device.
+///
+/// # Errors
+/// `ENXIO` where nothing is bound, on every kernel known; `EAGAIN` as [`set_status`].
+pub fn set_block_size(device: BorrowedFd<'_>, bytes: u32) -> Result<(), Errno> {
+    let bytes = i32::try_from(bytes).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the argument is a plain number, no pointer.
+    unsafe { raw::loop_set_block_size(device.as_raw_fd(), bytes) }.map(drop)
 }
 
 /// `LOOP_GET_STATUS64`.

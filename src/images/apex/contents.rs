@@ -107,7 +107,14 @@ fn check_layout(source: &(impl Source + ?Sized), entries: &[Entry<'_>], limit: u
 const SUPERBLOCK: u64 = 1024;
 const SUPERBLOCK_READ: usize = 64;
 
-fn file_system(source: &(impl Source + ?Sized), payload: Window) -> Result<Option<FileSystem>> {
+/// What the first bytes of a window say.
+///
+/// # Errors
+/// `DEVICE_FAILED` where they cannot be read.
+pub(in crate::images) fn file_system(
+    source: &(impl Source + ?Sized),
+    payload: Window,
+) -> Result<Option<FileSystem>> {
     let mut block = [0; SUPERBLOCK_READ];
     if payload.length.0 < SUPERBLOCK + SUPERBLOCK_READ as u64 {
         return Ok(None);

@@ -68,8 +68,8 @@ fn nothing_else_is_tried_again() {
         ("open", Errno::EACCES, Code::Permission),
         ("open", Errno::ENOENT, Code::NodeMissing),
         ("open", Errno::EIO, Code::DeviceFailed),
-        ("probe", Errno::EINVAL, Code::Unsupported),
-        ("probe", Errno::ENOTTY, Code::Unsupported),
+        ("probe", Errno::EIO, Code::DeviceFailed),
+        ("probe", Errno::EACCES, Code::Permission),
         ("configure", Errno::EINVAL, Code::DeviceFailed),
         ("configure", Errno::EPERM, Code::Permission),
         ("status", Errno::EIO, Code::NotVerified),
@@ -211,4 +211,18 @@ fn one_broken_device_hides_no_other() {
     assert_eq!(numbers, [1, 2]);
     assert_eq!(listing.skipped.len(), 1, "{:?}", listing.skipped);
     assert!(listing.skipped[0].starts_with("loop0: "));
+}
+
+/// `EINVAL` and `ENOTTY` are both what kernels without the call answer.
+#[test]
+fn without_loop_configure_the_old_calls_do_it() {
+    for errno in [Errno::EINVAL, Errno::ENOTTY] {
+        let loops = FakeLoops::default();
+        loops.fail("probe", &[errno]);
+        let attached = images(&loops).attach(&item("one")).unwrap();
+        assert_eq!(attached.plan.strategy, Strategy::SetFd);
+        assert_eq!((loops.count("bind"), loops.count("configure")), (1, 0));
+        assert_eq!(loops.bound().len(), 1);
+        assert_eq!(attached.number, 1000, "the device that was asked is used");
+    }
 }

@@ -1,4 +1,15 @@
 use super::*;
+use crate::images::apex::FileSystem;
+
+/// What is known of `file` on a kernel with LOOP_CONFIGURE.
+fn known(file: FileFacts, payload: Option<Window>) -> Known {
+    Known {
+        file,
+        payload,
+        file_system: None,
+        configure: true,
+    }
+}
 
 const MIB: u64 = 1 << 20;
 
@@ -33,7 +44,7 @@ fn at(offset: u64) -> AttachRequest {
 
 #[test]
 fn an_apex_becomes_one_configure_call() {
-    let plan = plan(&apex(), &facts(), payload()).unwrap();
+    let plan = plan(&apex(), &known(facts(), payload())).unwrap();
     let setup = Setup {
         block_size: 4096,
         offset: Bytes(12288),
@@ -90,7 +101,8 @@ fn windows_are_what_was_asked_for() {
         ),
     ];
     for (name, request, (offset, length)) in table {
-        let plan = plan(&request, &facts(), payload()).unwrap_or_else(|f| panic!("{name}: {f}"));
+        let plan =
+            plan(&request, &known(facts(), payload())).unwrap_or_else(|f| panic!("{name}: {f}"));
         assert_eq!(plan.setup.offset.0, offset, "{name}");
         assert_eq!(plan.setup.size_limit.0, length, "{name}");
         assert!(plan.warnings.is_empty(), "{name}");
@@ -192,7 +204,7 @@ fn what_the_kernel_would_misunderstand_is_refused() {
         ),
     ];
     for (name, request, want) in table {
-        let failure = plan(&request, &facts(), payload()).expect_err(name);
+        let failure = plan(&request, &known(facts(), payload())).expect_err(name);
         assert_eq!(failure.code, want, "{name}: {failure}");
         assert_eq!(failure.step, "plan", "{name}");
         assert!(!failure.remedy.is_empty(), "{name}");
@@ -258,7 +270,7 @@ fn descriptors_that_cannot_back_a_device_are_named() {
             ..facts()
         };
         let request = AttachRequest { read_only, ..at(0) };
-        let result = plan(&request, &facts, None);
+        let result = plan(&request, &known(facts, None));
         let result = result.map(|p| p.mode).map_err(|f| f.code);
         assert_eq!(result, want, "{kind:?} {access:?} read_only={read_only}");
     }
@@ -270,7 +282,7 @@ fn a_ragged_end_is_left_out_with_a_word() {
         size: Bytes(10_000),
         ..facts()
     };
-    let whole = plan(&at(0), &facts, None).unwrap();
+    let whole = plan(&at(0), &known(facts, None)).unwrap();
     assert_eq!(whole.setup.size_limit, Bytes(8192));
     assert_eq!(whole.warnings.len(), 1, "{:?}", whole.warnings);
     let small = FileFacts {
@@ -278,7 +290,7 @@ fn a_ragged_end_is_left_out_with_a_word() {
         ..facts
     };
     assert_eq!(
-        plan(&at(0), &small, None).unwrap_err().code,
+        plan(&at(0), &known(small, None)).unwrap_err().code,
         Code::OutOfRange
     );
     let empty = FileFacts {
@@ -286,7 +298,7 @@ fn a_ragged_end_is_left_out_with_a_word() {
         ..facts
     };
     assert_eq!(
-        plan(&at(0), &empty, None).unwrap_err().code,
+        plan(&at(0), &known(empty, None)).unwrap_err().code,
         Code::OutOfRange
     );
 }
@@ -308,7 +320,7 @@ fn direct_io_is_asked_for_only_where_it_works() {
     ];
     for (request, backing, want, warnings) in table {
         let facts = FileFacts { backing, ..facts() };
-        let plan = plan(&request, &facts, None).unwrap();
+        let plan = plan(&request, &known(facts, None)).unwrap();
         assert_eq!(plan.setup.direct_io, want, "{request:?} {backing:?}");
         assert_eq!(plan.warnings.len(), warnings, "{request:?} {backing:?}");
     }
@@ -321,7 +333,7 @@ fn a_payload_is_not_believed_beyond_the_file() {
         ..facts()
     };
     assert_eq!(
-        plan(&apex(), &facts, payload()).unwrap_err().code,
+        plan(&apex(), &known(facts, payload())).unwrap_err().code,
         Code::OutOfRange
     );
     let odd = Some(Window {
@@ -329,7 +341,7 @@ fn a_payload_is_not_believed_beyond_the_file() {
         length: Bytes(5000),
     });
     assert_eq!(
-        plan(&apex(), &facts, odd).unwrap_err().code,
+        plan(&apex(), &known(facts, odd)).unwrap_err().code,
         Code::OutOfRange
     );
 }
@@ -340,7 +352,14 @@ fn the_longest_name_fits_the_tag() {
         name: "n".repeat(MAX_NAME),
         ..at(0)
     };
-    assert_eq!(plan(&request, &facts(), None).unwrap().setup.tag.len(), 63);
+    assert_eq!(
+        plan(&request, &known(facts(), None))
+            .unwrap()
+            .setup
+            .tag
+            .len(),
+        63
+    );
 }
 
 #[test]
@@ -350,7 +369,68 @@ fn read_ahead_is_counted_in_sectors() {
         ..at(0)
     };
     assert_eq!(
-        plan(&request, &facts(), None).unwrap().read_ahead,
+        plan(&request, &known(facts(), None)).unwrap().read_ahead,
         Some(Sectors(256))
     );
+}
+
+#[test]
+fn sectors_are_no_larger_than_the_file_system_s_blocks() {
+    let fs = |name, block_size| Some(FileSystem { name, block_size });
+    // (file system, asked for, what becomes of it, warnings)
+    let table = [
+        (None, None, Some(4096), 0),
+        (fs("erofs", Some(4096)), None, Some(4096), 0),
+        (fs("ext4", Some(1024)), None, Some(1024), 1),
+        (fs("ext4", Some(1024)), Some(1024), Some(1024), 0),
+        (fs("ext4", Some(1024)), Some(512), Some(512), 0),
+        (fs("ext4", Some(1024)), Some(2048), None, 0),
+        (fs("ext4", Some(65536)), None, Some(4096), 0),
+        // A superblock of nonsense decides nothing.
+        (fs("ext4", None), None, Some(4096), 0),
+    ];
+    for (file_system, block_size, want, warnings) in table {
+        let request = AttachRequest {
+            block_size,
+            ..apex()
+        };
+        let known = Known {
+            file_system,
+            ..known(facts(), payload())
+        };
+        let plan = plan(&request, &known);
+        let got = plan.as_ref().ok().map(|p| p.setup.block_size);
+        assert_eq!(got, want, "{file_system:?} {block_size:?}");
+        match plan {
+            Ok(plan) => assert_eq!(plan.warnings.len(), warnings, "{:?}", plan.warnings),
+            Err(failure) => {
+                assert_eq!(failure.code, Code::InvalidRequest);
+                let text = failure.to_string();
+                assert!(text.contains("2048") && text.contains("1024"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_loop_configure_there_is_one_freeze() {
+    let known = Known {
+        configure: false,
+        ..known(facts(), payload())
+    };
+    let default = plan(&apex(), &known).unwrap();
+    assert_eq!(default.strategy, Strategy::SetFd);
+    assert!(default.reason.contains("no LOOP_CONFIGURE"));
+    // The kernel's block size, and no direct I/O: each would be another freeze.
+    assert_eq!(default.setup.block_size, 0);
+    assert!(!default.setup.direct_io);
+    assert_eq!(default.warnings.len(), 1, "{:?}", default.warnings);
+    // What is asked for in so many words is done.
+    let request = AttachRequest {
+        block_size: Some(4096),
+        direct_io: false,
+        ..apex()
+    };
+    let asked = plan(&request, &known).unwrap();
+    assert_eq!((asked.setup.block_size, asked.warnings.len()), (4096, 0));
 }

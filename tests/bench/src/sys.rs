@@ -1,4 +1,5 @@
-//! The loop driver's calls, one by one and unchecked: the only file of this crate with `unsafe`.
+//! The loop driver's calls, one by one and unchecked, and kernels that lack some of them: the only
+//! file of this crate with `unsafe`.
 //!
 //! The product's own are not used: what it is measured against must not change with it.
 #![allow(unsafe_code)]
@@ -17,10 +18,13 @@ pub const DIRECT_IO: u32 = 16;
 
 const LOOP_SET_FD: libc::c_ulong = 0x4c00;
 const LOOP_CLR_FD: libc::c_ulong = 0x4c01;
-const LOOP_SET_STATUS64: libc::c_ulong = 0x4c04;
+/// What sets the window of a bound device.
+pub const LOOP_SET_STATUS64: libc::c_ulong = 0x4c04;
 const LOOP_SET_DIRECT_IO: libc::c_ulong = 0x4c08;
-const LOOP_SET_BLOCK_SIZE: libc::c_ulong = 0x4c09;
-const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
+/// What sets the block size of a bound device.
+pub const LOOP_SET_BLOCK_SIZE: libc::c_ulong = 0x4c09;
+/// What Linux 5.8 has brought.
+pub const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
 const LOOP_CTL_ADD: libc::c_ulong = 0x4c80;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4c82;
 
@@ -170,6 +174,43 @@ pub fn set_direct_io(device: &File) -> io::Result<()> {
 /// The kernel's.
 pub fn clear(device: &File) -> io::Result<()> {
     number(device, LOOP_CLR_FD, 0).map(drop)
+}
+
+/// This thread, and those that it starts, have a kernel without these ioctls from now on: each is
+/// answered by its errno. The kernel below is the real one. Needs CAP_SYS_ADMIN.
+///
+/// # Errors
+/// No seccomp filter can be installed.
+pub fn without_ioctls(missing: &[(libc::c_ulong, Errno)]) -> io::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    /// `struct seccomp_data` (linux/seccomp.h): the number, and the low half of the second
+    /// argument on a little-endian machine.
+    const NUMBER: u32 = 0;
+    const REQUEST: u32 = 16 + 8;
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let allow = step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
+    let mut program = vec![
+        step(LOAD, NUMBER, 0, 0),
+        step(EQUAL, libc::SYS_ioctl as u32, 1, 0),
+        allow,
+        step(LOAD, REQUEST, 0, 0),
+    ];
+    for (request, errno) in missing {
+        program.push(step(EQUAL, *request as u32, 0, 1));
+        let answer = libc::SECCOMP_RET_ERRNO | *errno as u32;
+        program.push(step(RETURN, answer, 0, 0));
+    }
+    program.push(allow);
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+    // SAFETY: the kernel copies the program, which outlives the call, and keeps no pointer.
+    let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &filter) };
+    Ok(Errno::result(result).map(drop)?)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod attach;
 mod real;
 mod refuse;
+mod rescue;
 mod share;
 mod soak;
 mod support;
@@ -52,6 +53,18 @@ pub const LOOP_CASES: &[Case] = &[
     (
         "existing_devices_are_used_again",
         share::existing_devices_are_used_again,
+    ),
+    (
+        "without_loop_configure_images_are_attached",
+        rescue::without_loop_configure_images_are_attached,
+    ),
+    (
+        "without_loop_configure_options_hold",
+        rescue::without_loop_configure_options_hold,
+    ),
+    (
+        "a_half_made_device_is_undone",
+        rescue::a_half_made_device_is_undone,
     ),
     (
         "sixteen_clients_leave_nothing_and_touch_nothing",

@@ -170,7 +170,7 @@ const IOCTLS: [(&str, Granted); 11] = {
             Always,
         ),
         // LOOP_SET_FD
-        ("blockd_images loop_device:blk_file ioctl 0x4c00", Never),
+        ("blockd_images loop_device:blk_file ioctl 0x4c06", Never),
         (
             "blockd_images loop_control_device:chr_file ioctl LOOP_CTL_ADD",
             Always,
