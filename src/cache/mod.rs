@@ -1,4 +1,5 @@
-//! Cache diagnostics: what FUA and flushes cost.
+//! Cache diagnostics: what FUA and flushes cost, what a power cut loses.
 
 pub mod fua;
+pub mod latency;
 pub mod raw;

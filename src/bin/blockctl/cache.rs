@@ -2,13 +2,15 @@
 
 pub mod args;
 mod fua;
+mod latency;
 mod place;
 
 use crate::args::Cli;
 use crate::output::Output;
-use args::Cache;
+use args::{Cache, Latency};
 use blockd::client::Client;
 use blockd::error::Result;
+use std::process::ExitCode;
 
 /// Runs one verb.
 pub fn run(
@@ -16,8 +18,11 @@ pub fn run(
     verb: &Cache,
     connect: impl FnOnce() -> Result<Client>,
     output: &Output,
-) -> Result<()> {
+) -> Result<ExitCode> {
     match verb {
-        Cache::Fua(arguments) => fua::run(cli, arguments, connect, output),
+        Cache::Fua(arguments) => fua::run(cli, arguments, connect, output)?,
+        Cache::Latency(Latency::Write(arguments)) => latency::write(arguments, output)?,
+        Cache::Latency(Latency::Check(arguments)) => return latency::check(arguments, output),
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     });
     let output = Output::new(cli.json, cli.quiet);
     match run(&cli, &output) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(failure) => {
             output.failure(&failure);
             exit_code(failure.code)
@@ -66,7 +66,7 @@ fn exit_code(code: Code) -> ExitCode {
     }
 }
 
-fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
+fn run(cli: &Cli, output: &Output) -> Result<ExitCode, Failure> {
     if cli.state.is_some() && cli.connect != Place::Local {
         return Err(Failure::new(
             Code::InvalidRequest,
@@ -87,7 +87,8 @@ fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Noun::Image(verb) => image::run(verb, connect, output),
         Noun::Apex(args::Apex::Info { key, files }) => apex::info(files, key.as_deref(), output),
         Noun::Card(args::Card::Info { disk }) => card::info(disk.as_deref(), connect, output),
-        Noun::Cache(verb) => cache::run(cli, verb, connect, output),
+        Noun::Cache(verb) => return cache::run(cli, verb, connect, output),
         Noun::Doctor => card::doctor(connect, output),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
