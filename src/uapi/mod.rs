@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod block;
+pub mod dm;
 pub mod file;
 pub mod loops;
 pub mod mmc;
