@@ -2,6 +2,8 @@
 
 mod classic;
 
+use super::block::errno;
+use super::mapper::DeviceNumber;
 use super::sysfs::{Sysfs, Tree};
 use crate::uapi;
 use crate::uapi::loops::{LO_FLAGS_AUTOCLEAR, LO_FLAGS_DIRECT_IO, LO_FLAGS_READ_ONLY};
@@ -105,6 +107,9 @@ pub trait Loops: Send + Sync {
     fn is_bound(&self, number: u32) -> bool;
     /// The numbers of all devices that something is bound to, ascending.
     fn bound_numbers(&self) -> io::Result<Vec<u32>>;
+    /// Major and minor number of device `number`, whose open node is `node`: the minor number is
+    /// another one where the driver keeps room for partitions (loop.max_part).
+    fn device_number(&self, number: u32, node: BorrowedFd<'_>) -> Result<DeviceNumber, Errno>;
     /// Path of the backing file as sysfs shows it.
     fn backing_file(&self, number: u32) -> io::Result<String>;
     /// Waits between two tries.
@@ -286,6 +291,11 @@ impl Loops for HostLoops {
             .collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    fn device_number(&self, _number: u32, node: BorrowedFd<'_>) -> Result<DeviceNumber, Errno> {
+        let node = node.try_clone_to_owned().map_err(errno)?;
+        DeviceNumber::of(&File::from(node))
     }
 
     fn backing_file(&self, number: u32) -> io::Result<String> {

@@ -108,6 +108,8 @@ pub trait Mapper: Send + Sync {
     fn remove(&self, name: &str, deferred: bool) -> Result<(), Errno>;
     /// DM_LIST_DEVICES.
     fn list(&self) -> Result<Vec<(String, DeviceNumber)>, Errno>;
+    /// When a process began, in the kernel's ticks since boot; `None` where there is none.
+    fn process_start(&self, pid: u32) -> Option<u64>;
     /// Waits.
     fn pause(&self, time: Duration);
 }
@@ -244,7 +246,41 @@ impl Mapper for HostMapper {
             .collect())
     }
 
+    fn process_start(&self, pid: u32) -> Option<u64> {
+        let stat = self.sysfs.read(&format!("/proc/{pid}/stat")).ok()?;
+        start_of(&stat)
+    }
+
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+}
+
+/// Field 22 of /proc/PID/stat. The second is the program's name in parentheses, which it may hold.
+fn start_of(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_a_process_is_found_behind_any_name() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
+        assert_eq!(start_of(&format!("42 (a) b (c) {rest}")), Some(4711));
+        assert_eq!(start_of("42 (a) S 1"), None);
+        let mapper = HostMapper::new();
+        assert!(mapper.process_start(std::process::id()).is_some());
+        assert_eq!(mapper.process_start(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_missing_control_node_is_told_from_one_that_is_no_such() {
+        let mapper = HostMapper::at(["/nowhere/control"]);
+        assert_eq!(mapper.prepare(), Err(Errno::ENOENT));
+        let mapper = HostMapper::at(["/nowhere/control", "/dev/null"]);
+        assert_eq!(mapper.prepare(), Err(Errno::ENOTTY));
     }
 }

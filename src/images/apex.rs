@@ -80,6 +80,7 @@ mod manifest;
 pub(super) use contents::file_system;
 pub use contents::{Contents, FileSystem};
 pub use manifest::Manifest;
+pub(super) use manifest::MAX_MANIFEST;
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,14 @@
 //! A model of the kernel's loop devices for tests: counts calls, fails where it is told to.
 
 use crate::device::loops::{LoopDevice, Loops, NodeMode, Setup, Status};
+use crate::device::mapper::DeviceNumber;
 use crate::units::{Bytes, Sectors};
 use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,6 +18,27 @@ use std::time::Duration;
 struct Device {
     bound: Option<Setup>,
     openers: usize,
+    /// The other ends of descriptors that were handed out.
+    leases: Vec<File>,
+    /// A mount or a device of device-mapper has it open.
+    held: bool,
+}
+
+impl Device {
+    /// Lets the device go if it may.
+    fn settle(&mut self) {
+        self.leases.retain(is_open);
+        let used = self.openers > 0 || !self.leases.is_empty() || self.held;
+        if !used && self.bound.as_ref().is_some_and(|setup| setup.autoclear) {
+            self.bound = None;
+        }
+    }
+}
+
+/// Whether a descriptor of the pipe that `end` reads from is still open.
+pub fn is_open(end: &File) -> bool {
+    let mut fds = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO) == Ok(0)
 }
 
 #[derive(Default)]
@@ -48,6 +73,7 @@ impl FakeLoops {
             let device = Device {
                 bound: bound.then(|| foreign(number)),
                 openers: usize::from(bound),
+                ..Device::default()
             };
             loops.kernel().devices.insert(number, device);
         }
@@ -87,9 +113,17 @@ impl FakeLoops {
         kernel.calls[bind.map_or(0, |at| at + 1)..].to_vec()
     }
 
+    /// Says which devices something in the kernel has open.
+    pub fn hold(&self, numbers: &[u32]) {
+        for (number, device) in &mut self.kernel().devices {
+            device.held = numbers.contains(number);
+        }
+    }
+
     /// The tags of what is bound, by number.
     pub fn bound(&self) -> Vec<(u32, String)> {
-        let kernel = self.kernel();
+        let mut kernel = self.kernel();
+        kernel.devices.values_mut().for_each(Device::settle);
         let bound = kernel.devices.iter();
         bound
             .filter_map(|(n, d)| Some((*n, d.bound.as_ref()?.tag.clone())))
@@ -176,6 +210,14 @@ impl Loops for FakeLoops {
 
     fn bound_numbers(&self) -> io::Result<Vec<u32>> {
         Ok(self.bound().into_iter().map(|(number, _)| number).collect())
+    }
+
+    fn device_number(&self, number: u32, _node: BorrowedFd<'_>) -> Result<DeviceNumber, Errno> {
+        self.kernel().call("device_number")?;
+        Ok(DeviceNumber {
+            major: 7,
+            minor: number,
+        })
     }
 
     fn backing_file(&self, number: u32) -> io::Result<String> {
@@ -267,7 +309,7 @@ impl LoopDevice for FakeDevice {
         kernel.call("clear")?;
         let device = kernel.devices.get_mut(&self.number).unwrap();
         let bound = device.bound.as_mut().ok_or(Errno::ENXIO)?;
-        if device.openers > 1 {
+        if device.openers + device.leases.len() > 1 {
             bound.autoclear = true;
         } else {
             device.bound = None;
@@ -275,10 +317,14 @@ impl LoopDevice for FakeDevice {
         Ok(())
     }
 
-    /// A descriptor to hand out. The model keeps counting it as an opener.
+    /// One end of a pipe: the model sees when it is closed.
     fn into_fd(self: Box<Self>) -> OwnedFd {
-        std::mem::forget(self);
-        std::fs::File::open("/dev/null").unwrap().into()
+        let (ours, theirs) = nix::unistd::pipe().unwrap();
+        let mut kernel = self.loops.kernel();
+        let device = kernel.devices.get_mut(&self.number).unwrap();
+        device.leases.push(File::from(ours));
+        drop(kernel);
+        theirs
     }
 }
 
@@ -287,8 +333,6 @@ impl Drop for FakeDevice {
         let mut kernel = self.loops.kernel();
         let device = kernel.devices.get_mut(&self.number).unwrap();
         device.openers -= 1;
-        if device.openers == 0 && device.bound.as_ref().is_some_and(|s| s.autoclear) {
-            device.bound = None;
-        }
+        device.settle();
     }
 }

@@ -3,9 +3,11 @@
 use super::plan::TAG_PREFIX;
 use super::{Images, Step};
 use crate::device::loops::{LoopDevice, NodeMode};
+use crate::device::mapper::DeviceNumber;
 use crate::error::{Code, Failure, Result};
 use crate::units::Bytes;
 use nix::errno::Errno;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -104,6 +106,12 @@ impl Images {
             direct_io: status.direct_io,
             autoclear: status.autoclear,
         })
+    }
+
+    /// Major and minor number of a loop device; `None` where it has gone.
+    pub(super) fn loop_number(&self, number: u32) -> Option<DeviceNumber> {
+        let device = self.open(number).ok()?.into_fd();
+        self.loops.device_number(number, device.as_fd()).ok()
     }
 
     /// Without a wait: a device that is bound has long had its node.

@@ -33,6 +33,22 @@ named_enum! {
         List = 11 "list",
         /// Reading and verifying the payload's vbmeta image.
         Avb = 12 "avb",
+        /// Building a hash tree that the payload does not bring.
+        HashTree = 13 "hash-tree",
+        /// Making a device of device-mapper.
+        Mapper = 14 "mapper",
+        /// Opening its node, with the wait for one that is late.
+        Node = 15 "node",
+        /// Mounting.
+        Mount = 16 "mount",
+        /// Comparing the mounted manifest with the archive's.
+        Manifest = 17 "manifest",
+        /// Asking dm-verity whether all that was read so far was right.
+        VerityState = 18 "verity-state",
+        /// Mounting at the name without the version.
+        Bind = 19 "bind",
+        /// Deactivating.
+        Deactivate = 20 "deactivate",
     }
 }
 
@@ -52,11 +68,21 @@ impl Steps {
     pub(super) fn run<T>(&mut self, step: Step, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = work();
-        let time = start.elapsed();
+        self.sum(step, start.elapsed());
+        result
+    }
+
+    /// Adds the steps of a part.
+    pub(super) fn add(&mut self, part: &Steps) {
+        part.0
+            .iter()
+            .for_each(|(step, time)| self.sum(*step, *time));
+    }
+
+    fn sum(&mut self, step: Step, time: Duration) {
         match self.0.iter_mut().find(|(known, _)| *known == step) {
             Some((_, sum)) => *sum += time,
             None => self.0.push((step, time)),
         }
-        result
     }
 }

@@ -17,6 +17,8 @@ pub struct Contents {
     pub entries: usize,
     /// The manifest.
     pub manifest: Manifest,
+    /// The bytes of `apex_manifest.pb`.
+    pub manifest_bytes: Vec<u8>,
     /// `apex_pubkey`, an AVB key blob; a claim of the file's.
     pub public_key: Option<Vec<u8>>,
     /// The file system of the payload, where it is a known one.
@@ -49,13 +51,14 @@ impl Contents {
         })?;
         check_layout(source, &entries, limit)?;
         let named = |name: &[u8]| entries.iter().find(|entry| entry.name == name);
-        let manifest = match named(b"apex_manifest.pb") {
+        let (manifest, manifest_bytes) = match named(b"apex_manifest.pb") {
             Some(entry) => {
                 let bytes = entry.contents(source, limit, MAX_MANIFEST)?;
-                Manifest::parse(&bytes).map_err(|(at, why)| {
+                let manifest = Manifest::parse(&bytes).map_err(|(at, why)| {
                     let why = format!("byte {at} of apex_manifest.pb: {why}");
                     broken("central directory entry", entry.position, &why)
-                })?
+                })?;
+                (manifest, bytes)
             }
             None if named(b"apex_manifest.json").is_some() => {
                 let text = "an APEX of before Android 10: apex_manifest.json and no .pb";
@@ -74,6 +77,7 @@ impl Contents {
             payload,
             entries: entries.len(),
             manifest,
+            manifest_bytes,
             public_key,
             file_system: file_system(source, payload)?,
         })

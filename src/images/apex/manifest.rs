@@ -2,7 +2,7 @@
 //! wire types and a handful of fields.
 
 /// Largest manifest that is read.
-pub(super) const MAX_MANIFEST: u32 = 1 << 20;
+pub(in crate::images) const MAX_MANIFEST: u32 = 1 << 20;
 /// Longest package name; it becomes a folder's.
 const MAX_NAME: usize = 255;
 
