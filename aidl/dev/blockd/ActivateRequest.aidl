@@ -6,16 +6,22 @@
 
 package dev.blockd;
 
-/** One APEX to verify, attach and mount. Not supported in this version. */
+/** One APEX to verify, attach and mount. */
 parcelable ActivateRequest {
-    /** The APEX file, opened for reading. */
+    /** The APEX file, opened for reading: regular, or a block device that ends where the archive does. */
     ParcelFileDescriptor file;
     /** Name of the APEX; must equal its manifest's. */
     String name;
-    /** The public key that the caller trusts, as in `apex_pubkey`; empty = none. */
+    /**
+     * The public key that the caller trusts, as in `apex_pubkey`. Empty = none: the file must be
+     * signed by the key inside it, and a warning says that nobody vouches for that.
+     */
     byte[] trustedKey;
-    /** A file that a missing hash tree is built into, opened for reading and writing. */
+    /**
+     * A regular file that a hash tree is built into where the payload does not bring one, opened
+     * for reading and writing; it is overwritten. Its root is compared with the signed one.
+     */
     @nullable ParcelFileDescriptor hashTree;
-    /** Whether the payload goes through dm-verity. */
+    /** Whether every read is checked by dm-verity; a warning says where it is not. */
     boolean verity = true;
 }

@@ -15,7 +15,7 @@ parcelable ActivateResult {
     ErrorCode error = ErrorCode.OK;
     /** The failure in the form of ErrorCode's messages; null where there is none. */
     @nullable String message;
-    /** Where it is mounted; empty where the item failed. */
+    /** Where it is mounted, by name and version; empty where the item failed. */
     String mountPoint;
     /** Version from the manifest. */
     long version;

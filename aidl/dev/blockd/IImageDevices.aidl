@@ -8,6 +8,7 @@ package dev.blockd;
 
 import dev.blockd.ActivateRequest;
 import dev.blockd.ActivateResult;
+import dev.blockd.ActiveApex;
 import dev.blockd.AttachRequest;
 import dev.blockd.AttachResult;
 import dev.blockd.ImageDevice;
@@ -32,7 +33,17 @@ interface IImageDevices {
      */
     AttachResult[] attachAll(in AttachRequest[] requests);
 
-    /** Verifies, attaches and mounts each APEX. UNSUPPORTED in this version. */
+    /**
+     * Verifies each APEX, attaches it below dm-verity, mounts it read-only at `ROOT/NAME@VERSION`
+     * and shows it at `ROOT/NAME`, in parallel. ROOT is `/apex` unless blockd was told otherwise.
+     *
+     * Errors: INVALID_REQUEST for more than MAX_ITEMS items. A failing item has its error in its
+     * own result and leaves nothing behind: BAD_SIGNATURE for whatever is not as signed, IN_USE
+     * where one of the name is mounted, PERMISSION where blockd's domain may not mount (AOSP's
+     * policy lets apexd alone: it calls the same code as a library).
+     *
+     * @return one result for each request, in its order.
+     */
     ActivateResult[] activateAll(in ActivateRequest[] requests);
 
     /**
@@ -43,8 +54,15 @@ interface IImageDevices {
      */
     void detach(int loopNumber);
 
-    /** Unmounts and removes an activated APEX. UNSUPPORTED in this version. */
+    /**
+     * Unmounts an APEX that blockd has activated, all versions of it, and removes its devices.
+     *
+     * Errors: NO_SUCH_DEVICE where there is none; IN_USE where it is in use and stays as it was.
+     */
     void deactivate(in String name);
+
+    /** Every APEX that blockd has mounted, this process or an earlier one. */
+    ActiveApex[] listActive();
 
     /** Every loop device in use; `ours` tells those that blockd has made. */
     ImageDevice[] list();

@@ -61,7 +61,7 @@ fn tables_are_the_kernel_s() {
 /// and ragged ends.
 #[test]
 fn trees_are_those_of_another_builder() {
-    for blocks in [1usize, 2, 127, 128, 129, 300, 128 * 128, 128 * 128 + 1] {
+    for blocks in [1usize, 2, 127, 128, 129, 300, 128 * 128 + 1] {
         let image = noise(blocks * 4096, blocks as u64);
         let (want, root) = Signing::by(Key::Rsa2048).hash_tree(&image);
         let tree = descriptor(image.len() as u64, 0, root);
