@@ -1,5 +1,7 @@
 //! The client's side: one way to reach the three interfaces, wherever they are served.
 
+use crate::aidl::ActivateRequest::ActivateRequest;
+use crate::aidl::ActivateResult::ActivateResult;
 use crate::aidl::AttachRequest::AttachRequest;
 use crate::aidl::AttachResult::AttachResult;
 use crate::aidl::IDiagnostics::IDiagnostics;
@@ -95,6 +97,7 @@ impl Client {
                     allow_uids: Vec::new(),
                     allow_domains: Vec::new(),
                     state: None,
+                    apex_root: None,
                 };
                 Inner::Local(serve::objects(&config, &machine()))
             }
@@ -222,6 +225,24 @@ pub fn attach_all(
     while !rest.is_empty() {
         let next = rest.split_off(rest.len().min(MAX_ITEMS as usize));
         results.extend(images.attachAll(&rest)?);
+        rest = next;
+    }
+    Ok(results)
+}
+
+/// `IImageDevices.activateAll` for any number of requests, in calls of at most MAX_ITEMS.
+///
+/// # Errors
+/// The first call that fails as a whole; what earlier calls have activated stays active.
+pub fn activate_all(
+    images: &dyn IImageDevices,
+    requests: Vec<ActivateRequest>,
+) -> BinderResult<Vec<ActivateResult>> {
+    let mut results = Vec::with_capacity(requests.len());
+    let mut rest = requests;
+    while !rest.is_empty() {
+        let next = rest.split_off(rest.len().min(MAX_ITEMS as usize));
+        results.extend(images.activateAll(&rest)?);
         rest = next;
     }
     Ok(results)

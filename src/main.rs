@@ -25,9 +25,13 @@ fn main() -> ExitCode {
     };
     blockd::uapi::process::reserve_descriptors();
     blockd::logger::init(log::LevelFilter::Info);
+    let mut images = Images::new();
+    if let Some(root) = &config.apex_root {
+        images = images.with_apex_root(root);
+    }
     let machine = Machine {
         storage: Arc::new(Host::new()),
-        images: Arc::new(Images::new()),
+        images: Arc::new(images),
         state: config.state.clone(),
     };
     match run(&config, &machine) {

@@ -57,7 +57,7 @@ pub trait Mounts: Send + Sync {
     fn unmount(&self, target: &Path) -> Result<(), Errno>;
     /// At most `limit` bytes of a file; symbolic links are not followed (`ELOOP`), more is `EFBIG`.
     fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, Errno>;
-    /// /proc/self/mountinfo.
+    /// mountinfo of the calling thread's namespace.
     fn table(&self) -> Result<String, Errno>;
 }
 
@@ -124,7 +124,7 @@ impl Mounts for HostMounts {
     }
 
     fn table(&self) -> Result<String, Errno> {
-        let bytes = fs::read("/proc/self/mountinfo").map_err(errno)?;
+        let bytes = fs::read("/proc/thread-self/mountinfo").map_err(errno)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }

@@ -6,7 +6,7 @@ use crate::aidl::ActivateResult::ActivateResult;
 use crate::aidl::ActiveApex::ActiveApex;
 use crate::error::{Failure, Result};
 use crate::images::{self, ActivateItem, Activated, Images, MAX_ITEMS};
-use crate::service::convert::{keep_file, long, steps};
+use crate::service::images::{invalid, keep_file, long, steps};
 use crate::service::ipc::ParcelFileDescriptor;
 use std::fs::File;
 
@@ -56,14 +56,34 @@ pub fn deactivate(images: &Images, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn kept(field: &str, file: Option<&ParcelFileDescriptor>) -> Result<Option<File>> {
-    file.map(|file| keep_file(field, file)).transpose()
+/// What is active, for a dump.
+pub fn dump(images: &Images) -> String {
+    let line = |apex: &images::ActiveApex| {
+        let state = match (apex.verity, apex.corrupted) {
+            (_, true) => "CORRUPTED",
+            (true, _) => "dm-verity",
+            (false, _) => "unchecked",
+        };
+        format!(
+            "{}: {} ({state})\n",
+            apex.mount_point.display(),
+            apex.device
+        )
+    };
+    match images.active() {
+        Ok(active) => active.iter().map(line).collect(),
+        Err(failure) => format!("{failure}\n"),
+    }
+}
+
+fn kept(file: Option<&ParcelFileDescriptor>) -> Result<Option<File>> {
+    file.map(keep_file).transpose()
 }
 
 /// A request as the use case wants it, with descriptors of its own.
 fn item(request: &ActivateRequest) -> Result<ActivateItem> {
-    let file = kept("file", request.file.as_ref())?;
-    let file = file.ok_or_else(|| super::images::invalid("there is no file".to_owned()))?;
+    let file = kept(request.file.as_ref())?;
+    let file = file.ok_or_else(|| invalid("there is no file".to_owned()))?;
     let trusted_key = (!request.trustedKey.is_empty()).then(|| request.trustedKey.clone());
     Ok(ActivateItem {
         file,
@@ -72,7 +92,7 @@ fn item(request: &ActivateRequest) -> Result<ActivateItem> {
             trusted_key,
             verity: request.verity,
         },
-        hash_tree: kept("hashTree", request.hashTree.as_ref())?,
+        hash_tree: kept(request.hashTree.as_ref())?,
     })
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Printed by `--help`.
 pub const USAGE: &str = "\
 Usage: blockd [--serve binder|unix:PATH] [--interfaces LIST] [--allow-uid UID]… [--allow-domain TYPE]…
-              [--state DIR]
+              [--state DIR] [--apex-root DIR]
 
 Serves block device jobs. Started by init; see blockctl for the client.
 
@@ -17,6 +17,7 @@ Serves block device jobs. Started by init; see blockctl for the client.
   --allow-domain TYPE  also let this SELinux domain call
   --state DIR          keep the last reset's report in DIR/last-reset.json, so that it outlives blockd;
                        DIR exists and is for blockd alone
+  --apex-root DIR      mount APEXes below DIR (default: /apex); it exists and only root may write it
   -h, --help           print this
   -V, --version        print the version
 
@@ -45,6 +46,8 @@ pub struct Config {
     pub allow_domains: Vec<String>,
     /// The folder that keeps the last report.
     pub state: Option<PathBuf>,
+    /// The folder that APEXes are mounted below; `None` = the usual one.
+    pub apex_root: Option<PathBuf>,
 }
 
 /// What to do.
@@ -68,6 +71,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Action, Stri
     let mut allow_uids = Vec::new();
     let mut allow_domains = Vec::new();
     let mut state = None;
+    let mut apex_root = None;
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let (name, mut inline) = match argument.split_once('=') {
@@ -93,14 +97,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Action, Stri
                 allow_uids.push(uid);
             }
             "--allow-domain" => allow_domains.push(value()?),
-            "--state" => {
-                let folder = PathBuf::from(value()?);
-                if !folder.is_absolute() {
-                    let shown = folder.display();
-                    return Err(format!("--state {shown}: the path must be absolute"));
-                }
-                state = Some(folder);
-            }
+            "--state" => state = Some(absolute(&name, value()?)?),
+            "--apex-root" => apex_root = Some(absolute(&name, value()?)?),
             _ => return Err(format!("unknown argument {name}; try --help")),
         }
     }
@@ -120,7 +118,15 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Action, Stri
         allow_uids,
         allow_domains,
         state,
+        apex_root,
     }))
+}
+
+fn absolute(name: &str, path: String) -> Result<PathBuf, String> {
+    match path.starts_with('/') {
+        true => Ok(PathBuf::from(path)),
+        false => Err(format!("{name} {path}: the path must be absolute")),
+    }
 }
 
 /// True where a binder node exists.
@@ -167,7 +173,7 @@ mod tests {
     #[test]
     fn arguments_are_read() {
         let line = "--serve unix:/run/b --interfaces=reset,images --allow-uid 7 --allow-domain x \
-                    --state /var/b";
+                    --state /var/b --apex-root /run/apex";
         assert_eq!(
             config(line),
             Ok(Action::Serve(Config {
@@ -176,6 +182,7 @@ mod tests {
                 allow_uids: vec![7],
                 allow_domains: vec!["x".to_owned()],
                 state: Some(PathBuf::from("/var/b")),
+                apex_root: Some(PathBuf::from("/run/apex")),
             }))
         );
     }
@@ -189,6 +196,7 @@ mod tests {
             ("--serve binder --interfaces reset,all", "all"),
             ("--serve binder --allow-uid root", "root"),
             ("--serve binder --state here", "absolute"),
+            ("--serve binder --apex-root here", "absolute"),
             ("--frobnicate", "--frobnicate"),
         ] {
             let error = config(line).unwrap_err();

@@ -3,6 +3,7 @@
 use crate::aidl;
 use crate::aidl::ActivateRequest::ActivateRequest;
 use crate::aidl::ActivateResult::ActivateResult;
+use crate::aidl::ActiveApex::ActiveApex;
 use crate::aidl::AttachRequest::AttachRequest;
 use crate::aidl::AttachResult::AttachResult;
 use crate::aidl::IImageDevices::IImageDevices;
@@ -10,8 +11,11 @@ use crate::aidl::ImageDevice::ImageDevice;
 use crate::error::{Code, Failure, Result as UseCaseResult};
 use crate::images::{self, AttachItem, Attached, Detached, Images, Start, MAX_ITEMS};
 use crate::service::access::Gate;
-use crate::service::error::{answer, unsupported};
-use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode};
+use crate::service::activate;
+use crate::service::error::answer;
+use crate::service::ipc::{
+    self, BinderResult, DumpArg, DumpWriter, Interface, ParcelFileDescriptor, StatusCode,
+};
 use crate::units::Bytes;
 use std::fs::File;
 use std::path::Path;
@@ -76,7 +80,7 @@ impl ImageService {
 
 impl Interface for ImageService {
     fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
-        let text = match self.images.list(false) {
+        let text: String = match self.images.list(false) {
             Ok(listing) => {
                 let lines = listing.devices.iter().map(|d| {
                     let (node, file) = (d.node.display(), &d.backing_file);
@@ -93,6 +97,7 @@ impl Interface for ImageService {
             }
             Err(failure) => format!("{failure}\n"),
         };
+        let text = text + &activate::dump(&self.images);
         ipc::write_dump(writer, &text);
         Ok(())
     }
@@ -104,9 +109,10 @@ impl IImageDevices for ImageService {
         answer("attachAll", self.attach_all(requests))
     }
 
-    fn activateAll(&self, _requests: &[ActivateRequest]) -> BinderResult<Vec<ActivateResult>> {
+    fn activateAll(&self, requests: &[ActivateRequest]) -> BinderResult<Vec<ActivateResult>> {
         self.gate.check("activateAll")?;
-        unsupported("activateAll")
+        let results = activate::activate_all(&self.images, requests);
+        answer("activateAll", results)
     }
 
     fn detach(&self, number: i32) -> BinderResult<()> {
@@ -114,9 +120,14 @@ impl IImageDevices for ImageService {
         answer("detach", self.detach_number(number))
     }
 
-    fn deactivate(&self, _name: &str) -> BinderResult<()> {
+    fn deactivate(&self, name: &str) -> BinderResult<()> {
         self.gate.check("deactivate")?;
-        unsupported("deactivate")
+        answer("deactivate", activate::deactivate(&self.images, name))
+    }
+
+    fn listActive(&self) -> BinderResult<Vec<ActiveApex>> {
+        self.gate.check("listActive")?;
+        answer("listActive", activate::list_active(&self.images))
     }
 
     fn list(&self) -> BinderResult<Vec<ImageDevice>> {
@@ -125,7 +136,7 @@ impl IImageDevices for ImageService {
     }
 }
 
-fn invalid(message: String) -> Failure {
+pub(super) fn invalid(message: String) -> Failure {
     Failure::new(Code::InvalidRequest, "request", message)
         .remedy("see the documentation of IImageDevices for what each field may be")
 }
@@ -158,21 +169,35 @@ fn item(request: &AttachRequest) -> UseCaseResult<AttachItem> {
         direct_io: request.directIo,
         autoclear: request.autoclear,
     };
-    let file = ipc::dup(file).map_err(|error| {
+    let file = keep_file(file)?;
+    Ok(AttachItem {
+        file,
+        request: converted,
+    })
+}
+
+/// A descriptor of our own.
+pub(super) fn keep_file(file: &ParcelFileDescriptor) -> UseCaseResult<File> {
+    ipc::dup(file).map(File::from).map_err(|error| {
         let failure = Failure::new(Code::DeviceFailed, "request", "cannot keep the descriptor")
             .remedy("too many files are open: fewer items a call");
         match error.raw_os_error() {
             Some(errno) => failure.errno(nix::errno::Errno::from_raw(errno)),
             None => failure,
         }
-    })?;
-    Ok(AttachItem {
-        file: File::from(file),
-        request: converted,
     })
 }
 
-fn long(number: u64) -> i64 {
+/// Times for the wire.
+pub(super) fn steps(steps: &images::Steps) -> Vec<aidl::StepTime::StepTime> {
+    let step = |(step, time): &(images::Step, std::time::Duration)| aidl::StepTime::StepTime {
+        step: step.name().to_owned(),
+        micros: long(time.as_micros() as u64),
+    };
+    steps.0.iter().map(step).collect()
+}
+
+pub(super) fn long(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -189,15 +214,7 @@ fn done(attached: Attached) -> AttachResult {
         loopNumber: attached.number as i32,
         reason: attached.plan.reason.to_owned(),
         warnings: attached.warnings,
-        steps: attached
-            .steps
-            .0
-            .iter()
-            .map(|(step, time)| aidl::StepTime::StepTime {
-                step: step.name().to_owned(),
-                micros: long(time.as_micros() as u64),
-            })
-            .collect(),
+        steps: steps(&attached.steps),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The binder side: authorise, convert, call a use case, map errors. Nothing below knows binder.
 
 pub mod access;
+pub mod activate;
 pub mod config;
 pub mod convert;
 pub mod diagnostics;

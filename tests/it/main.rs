@@ -24,6 +24,16 @@ use needs::{Need, Needs};
 
 fn main() {
     let mut arguments: Vec<String> = std::env::args().collect();
+    if arguments
+        .get(1)
+        .is_some_and(|first| first == images::dying::ARGUMENT)
+    {
+        if let Err(error) = images::dying::main(&arguments[2..]) {
+            eprintln!("{error:#}");
+            std::process::exit(1);
+        }
+        return;
+    }
     let guest = arguments.iter().any(|argument| argument == "--guest");
     arguments.retain(|argument| argument != "--guest");
 
@@ -38,6 +48,17 @@ fn main() {
         cases.push(image_case(name, *run).needs(&[Need::Root, Need::Loop, Need::ApexFiles]));
     }
     cases.extend(cache::cases());
+    let mounts = [Need::Root, Need::Loop, Need::FileSystem("erofs")];
+    for (name, run) in images::MOUNT_CASES {
+        cases.push(image_case(name, *run).needs(&mounts));
+    }
+    for (name, run) in images::VERITY_CASES {
+        cases.push(image_case(name, *run).needs(&mounts).needs(&[Need::Mapper]));
+    }
+    for (name, run) in images::REAL_VERITY_CASES {
+        let real = [Need::Mapper, Need::ApexFiles, Need::FileSystem("ext4")];
+        cases.push(image_case(name, *run).needs(&mounts).needs(&real));
+    }
     cases.extend(service::cases());
     cases.extend(report::cases());
     cases.extend(soong::cases(&needs));

@@ -1,5 +1,6 @@
 //! What this machine has.
 
+use blockd::device::mapper::{HostMapper, Mapper};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,6 +15,10 @@ pub enum Need {
     Root,
     /// A loop driver with LOOP_CONFIGURE.
     Loop,
+    /// Device-mapper.
+    Mapper,
+    /// A file system in the kernel.
+    FileSystem(&'static str),
     /// The real APEX files.
     ApexFiles,
     /// A program on PATH.
@@ -56,6 +61,14 @@ impl Needs {
                 has_loop_configure(),
                 "needs /dev/loop-control and LOOP_CONFIGURE (Linux 5.8)".to_owned(),
             ),
+            Need::Mapper => (
+                HostMapper::new().prepare().is_ok(),
+                "needs device-mapper (dm-mod, dm-verity)".to_owned(),
+            ),
+            Need::FileSystem(name) => (
+                has_file_system(name),
+                format!("needs the file system {name} in the kernel"),
+            ),
             Need::ApexFiles => (
                 apex_files().is_some(),
                 "needs the real APEX files (BLOCKD_APEX_DIR)".to_owned(),
@@ -87,6 +100,13 @@ fn has_loop_configure() -> bool {
     loops
         .open(number, NodeMode::ReadOnly, limit)
         .is_ok_and(|device| loops.configure_supported(device.as_ref()).is_ok())
+}
+
+fn has_file_system(name: &str) -> bool {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    known
+        .lines()
+        .any(|line| line.split('\t').nth(1) == Some(name))
 }
 
 fn has_program(name: &str) -> bool {

@@ -48,6 +48,7 @@ impl Served {
             allow_uids: allow_uids.to_vec(),
             allow_domains: Vec::new(),
             state: None,
+            apex_root: None,
         };
         let machine = Machine {
             storage,

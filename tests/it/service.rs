@@ -154,13 +154,8 @@ fn stopped_client() -> Outcome {
 fn later_methods() -> Outcome {
     let served = serve(&[])?;
     let client = served.client()?;
-    let images = client.images().map_err(|e| e.to_string())?;
     let diagnostics = client.diagnostics().map_err(|e| e.to_string())?;
-    let answers = [
-        images.activateAll(&[]).err(),
-        images.deactivate("x").err(),
-        diagnostics.cache(None).err(),
-    ];
+    let answers = [diagnostics.cache(None).err()];
     for answer in answers {
         let status = answer.ok_or("it did something")?;
         assert_eq!(failure(&status).code, Code::Unsupported);

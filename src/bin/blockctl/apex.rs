@@ -1,6 +1,11 @@
 //! `blockctl apex`: what is in an APEX, and whether it can be trusted.
 
+mod active;
+
+use crate::args::Apex;
 use crate::output::{failure_json, Output};
+use active::Activate;
+use blockd::client::Client;
 use blockd::error::{Code, Failure, Result};
 use blockd::images::apex::Contents;
 use blockd::images::avb::{self, hex, Vbmeta};
@@ -25,8 +30,31 @@ struct Report {
     plan: Result<AttachPlan>,
 }
 
+/// Runs one verb.
+pub fn run(verb: &Apex, connect: impl FnOnce() -> Result<Client>, output: &Output) -> Result<()> {
+    match verb {
+        Apex::Info { key, files } => info(files, key.as_deref(), output),
+        Apex::Activate {
+            key,
+            hash_trees,
+            no_verity,
+            files,
+        } => {
+            let arguments = Activate {
+                key: key.as_deref(),
+                hash_trees: hash_trees.as_deref(),
+                no_verity: *no_verity,
+                files,
+            };
+            active::activate(&arguments, connect, output)
+        }
+        Apex::Deactivate { names } => active::deactivate(names, connect, output),
+        Apex::List => active::list(connect, output),
+    }
+}
+
 /// `apex info`.
-pub fn info(files: &[PathBuf], key: Option<&Path>, output: &Output) -> Result<()> {
+fn info(files: &[PathBuf], key: Option<&Path>, output: &Output) -> Result<()> {
     let key = key.map(read_key).transpose()?;
     let reports: Vec<(&PathBuf, Result<Report>)> = files
         .iter()

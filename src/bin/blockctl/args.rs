@@ -24,6 +24,9 @@ pub struct Cli {
     /// With --connect local: the folder that keeps the last reset's report
     #[arg(long, global = true, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// With --connect local: the folder that APEXes are mounted below (default: /apex)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub apex_root: Option<PathBuf>,
     /// Print one line of JSON on stdout, errors too
     #[arg(long, global = true)]
     pub json: bool,
@@ -250,6 +253,32 @@ pub enum Apex {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    /// Verify APEX files and mount them, each at its name; print where
+    #[command(
+        after_help = "Examples:\n  blockctl apex activate --key com.example.foo.avbpubkey foo.apex\n  blockctl --connect local apex activate --apex-root /run/apex foo.apex\n  blockctl apex activate --hash-trees /data/apex/hashtree foo.apex"
+    )]
+    Activate {
+        /// The trusted key, as an AVB blob; without it the key in the file is taken, with a warning
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// Folder for hash trees that are built where a file does not bring its own
+        #[arg(long, value_name = "DIR")]
+        hash_trees: Option<PathBuf>,
+        /// Do not check what is read later on
+        #[arg(long)]
+        no_verity: bool,
+        /// Files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Unmount APEXes that blockd has activated, and remove their devices
+    Deactivate {
+        /// Package names, e.g. com.example.foo
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// List the APEXes that blockd has activated
+    List,
 }
 
 /// Verbs of `card`.

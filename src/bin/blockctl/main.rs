@@ -75,17 +75,29 @@ fn run(cli: &Cli, output: &Output) -> Result<ExitCode, Failure> {
         )
         .remedy("a service keeps its reports where its own --state says"));
     }
+    if cli.apex_root.is_some() && cli.connect != Place::Local {
+        return Err(Failure::new(
+            Code::InvalidRequest,
+            "arguments",
+            "--apex-root was given without --connect local",
+        )
+        .remedy("a service mounts where its own --apex-root says"));
+    }
+    let images = || match &cli.apex_root {
+        Some(root) => Images::new().with_apex_root(root),
+        None => Images::new(),
+    };
     let connect = || {
         Client::connect(&cli.connect, Duration::from_secs(cli.wait), || Machine {
             storage: Arc::new(Host::new()),
-            images: Arc::new(Images::new()),
+            images: Arc::new(images()),
             state: cli.state.clone(),
         })
     };
     match &cli.noun {
         Noun::Reset(verb) => reset::run(cli, verb, connect, output),
         Noun::Image(verb) => image::run(verb, connect, output),
-        Noun::Apex(args::Apex::Info { key, files }) => apex::info(files, key.as_deref(), output),
+        Noun::Apex(verb) => apex::run(verb, connect, output),
         Noun::Card(args::Card::Info { disk }) => card::info(disk.as_deref(), connect, output),
         Noun::Cache(verb) => return cache::run(cli, verb, connect, output),
         Noun::Doctor => card::doctor(connect, output),

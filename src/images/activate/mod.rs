@@ -5,6 +5,7 @@
 //! the file; and the device ends where the signed image ends.
 
 pub mod active;
+mod failures;
 #[cfg(test)]
 mod fake;
 mod mapper;
@@ -22,15 +23,14 @@ use super::plan::{AttachRequest, Start};
 use super::verity::{self, TreePlace};
 use super::{check_count, AttachItem, FileSource, Images, Step, Steps};
 use crate::device::mapper::DeviceNumber;
-use crate::error::{Code, Failure, Result};
+use crate::error::{Code, Result};
 use crate::units::Bytes;
+use failures::{errno, mount_code, mount_failure, store};
 use nix::errno::Errno;
 use plan::{check_descriptor, plan, ActivateFacts, Data, Verity};
 use std::fs::File;
-use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::PoisonError;
 use undo::{Made, Undo};
 
@@ -63,7 +63,6 @@ impl Images {
     /// `INVALID_REQUEST` for more than [`super::MAX_ITEMS`] items.
     pub fn activate_all(&self, items: &[ActivateItem]) -> Result<Vec<Result<Activated>>> {
         check_count(items.len())?;
-        self.pool.reclaim(&*self.loops, items.len());
         Ok(run_all(items, |item| self.activate(item)))
     }
 
@@ -352,9 +351,10 @@ impl Images {
         &self.root
     }
 
-    /// The same, with another folder of all mounts than `/apex`.
-    pub fn with_apex_root(mut self, root: PathBuf) -> Images {
-        self.root = root;
+    /// The same, with another folder of all mounts than `/apex`. Links in its path are followed
+    /// now: the kernel tells mount points without them.
+    pub fn with_apex_root(mut self, root: &Path) -> Images {
+        self.root = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
         self
     }
 }
@@ -371,57 +371,6 @@ impl Drop for Turn<'_> {
         busy.unwrap_or_else(PoisonError::into_inner)
             .remove(&self.name);
     }
-}
-
-fn errno(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
-}
-
-/// Writes the tree, and nothing behind it.
-fn store(file: &File, tree: &[u8]) -> Result<()> {
-    file.set_len(tree.len() as u64)
-        .and_then(|()| file.write_all_at(tree, 0))
-        .and_then(|()| file.sync_data())
-        .map_err(|error| {
-            let text = "cannot write the hash tree";
-            let failure = Step::HashTree.fail(Code::DeviceFailed, text);
-            failure
-                .errno(errno(&error))
-                .remedy("see whether the file system is full or read-only")
-        })
-}
-
-fn mount_code(errno: Errno) -> Code {
-    match errno {
-        Errno::EACCES | Errno::EPERM => Code::Permission,
-        Errno::EBUSY => Code::InUse,
-        Errno::EROFS => Code::ReadOnly,
-        Errno::ENODEV => Code::Unsupported,
-        _ => Code::DeviceFailed,
-    }
-}
-
-fn mount_failure(plan: &ActivatePlan, errno: Errno) -> Failure {
-    let text = format!(
-        "cannot mount the {} image at {}",
-        plan.file_system,
-        plan.mount_point.display()
-    );
-    let remedy = match errno {
-        Errno::ENODEV => "the kernel does not have the file system: load its module",
-        Errno::EPERM | Errno::EACCES => {
-            "mounting needs CAP_SYS_ADMIN; on Android only apexd's domain may mount an APEX: call \
-             libblockd there, or blockctl --connect local; see `dmesg | grep avc`"
-        }
-        Errno::EIO => "the image is damaged, or dm-verity refused a block: `dmesg | grep verity`",
-        _ => "the image is damaged or has features that this kernel lacks: see `dmesg`",
-    };
-    // A read error under dm-verity means that a digest did not match.
-    let code = match errno {
-        Errno::EIO if plan.verity.is_some() => Code::BadSignature,
-        errno => mount_code(errno),
-    };
-    Step::Mount.fail(code, text).errno(errno).remedy(remedy)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use super::*;
 use crate::device::Mapper;
 use crate::images::Numbers;
 use apexgen::{noise, ApexBuilder, Key, Signing};
+use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 const NAME: &str = "com.example.one";

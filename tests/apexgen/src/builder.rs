@@ -133,6 +133,15 @@ impl ApexBuilder {
         self.payload(signing.payload(image))
     }
 
+    /// The payload: a signed EROFS image with the manifest and `files`, whose names come after it.
+    pub fn mountable(self, files: &[(&str, &[u8])], signing: &crate::Signing) -> ApexBuilder {
+        let manifest = manifest(&self.name, self.version);
+        let mut all: Vec<(&str, &[u8])> = vec![("apex_manifest.pb", &manifest)];
+        all.extend(files);
+        let image = crate::erofs_image(&all);
+        self.signed(&image, signing)
+    }
+
     /// Puts another key's blob into the archive than the payload's.
     pub fn archive_key(mut self, key: Key) -> ApexBuilder {
         self.key = Some(key);

@@ -5,11 +5,13 @@
 //! and attaching a payload.
 
 mod builder;
+mod erofs;
 mod payload;
 mod sign;
 mod zip;
 
 pub use builder::{ApexBuilder, Corruption};
+pub use erofs::erofs_image;
 pub use payload::{ext4_payload, noise, noise_payload};
 pub use sign::{Key, Signing};
 pub use zip::Method;

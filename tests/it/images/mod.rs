@@ -2,7 +2,10 @@
 //!
 //! Numbers from 1000 up, tags `blockd-test-<pid>-<case>`: nothing else on the machine is touched.
 
+mod activate;
 mod attach;
+pub mod dying;
+mod place;
 mod real;
 mod refuse;
 mod rescue;
@@ -91,6 +94,54 @@ pub const LOOP_CASES: &[Case] = &[
         refuse::a_missing_node_is_told_from_a_late_one,
     ),
 ];
+
+/// What needs root, loop devices and EROFS: mounts without dm-verity.
+pub const MOUNT_CASES: &[Case] = &[
+    (
+        "an_apex_is_mounted_and_goes",
+        activate::an_apex_is_mounted_and_goes,
+    ),
+    (
+        "somebody_else_s_mounts_survive",
+        activate::somebody_else_s_mounts_survive,
+    ),
+    (
+        "forty_are_activated_in_two_calls",
+        activate::forty_are_activated_in_two_calls,
+    ),
+    (
+        "what_cannot_be_mounted_leaves_nothing",
+        activate::what_cannot_be_mounted_leaves_nothing,
+    ),
+];
+
+/// What needs device-mapper, too.
+pub const VERITY_CASES: &[Case] = &[
+    (
+        "verity_checks_every_read",
+        activate::verity_checks_every_read,
+    ),
+    ("damage_is_refused", activate::damage_is_refused),
+    ("a_missing_tree_is_built", activate::a_missing_tree_is_built),
+    (
+        "a_block_device_goes_through_dm_linear",
+        activate::a_block_device_goes_through_dm_linear,
+    ),
+    (
+        "extents_of_two_disks_are_one_device",
+        activate::extents_of_two_disks_are_one_device,
+    ),
+    (
+        "a_killed_process_leaves_nothing_that_stays",
+        activate::a_killed_process_leaves_nothing_that_stays,
+    ),
+];
+
+/// What needs device-mapper and the real APEX files.
+pub const REAL_VERITY_CASES: &[Case] = &[(
+    "real_apexes_are_activated",
+    activate::real_apexes_are_activated,
+)];
 
 /// What needs the real APEX files and loop devices.
 pub const APEX_CASES: &[Case] = &[
