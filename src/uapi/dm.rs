@@ -17,15 +17,14 @@ const DM_BUFFER_FULL_FLAG: u32 = 1 << 8;
 /// DM_DEV_REMOVE of a device in use: it goes with its last opener (Linux 3.13).
 const DM_DEFERRED_REMOVE: u32 = 1 << 17;
 
-// _IOWR(0xfd, N, struct dm_ioctl)
-const DM_VERSION: ioctl_num_type = 0xc138_fd00;
-const DM_LIST_DEVICES: ioctl_num_type = 0xc138_fd02;
-const DM_DEV_CREATE: ioctl_num_type = 0xc138_fd03;
-const DM_DEV_REMOVE: ioctl_num_type = 0xc138_fd04;
-const DM_DEV_SUSPEND: ioctl_num_type = 0xc138_fd06;
-const DM_DEV_STATUS: ioctl_num_type = 0xc138_fd07;
-const DM_TABLE_LOAD: ioctl_num_type = 0xc138_fd09;
-const DM_TABLE_STATUS: ioctl_num_type = 0xc138_fd0c;
+const DM_VERSION: ioctl_num_type = nix::request_code_readwrite!(0xfd, 0, 312);
+const DM_LIST_DEVICES: ioctl_num_type = nix::request_code_readwrite!(0xfd, 2, 312);
+const DM_DEV_CREATE: ioctl_num_type = nix::request_code_readwrite!(0xfd, 3, 312);
+const DM_DEV_REMOVE: ioctl_num_type = nix::request_code_readwrite!(0xfd, 4, 312);
+const DM_DEV_SUSPEND: ioctl_num_type = nix::request_code_readwrite!(0xfd, 6, 312);
+const DM_DEV_STATUS: ioctl_num_type = nix::request_code_readwrite!(0xfd, 7, 312);
+const DM_TABLE_LOAD: ioctl_num_type = nix::request_code_readwrite!(0xfd, 9, 312);
+const DM_TABLE_STATUS: ioctl_num_type = nix::request_code_readwrite!(0xfd, 12, 312);
 
 /// `struct dm_ioctl`.
 #[repr(C)]

@@ -102,10 +102,10 @@ fn an_activation_is_listed_and_goes_without_a_trace() {
             verity: item.request.verity,
             corrupted: false,
         };
-        assert_eq!(other.active().unwrap(), [want.clone()]);
+        assert_eq!(other.active().unwrap(), std::slice::from_ref(&want));
         let again = images.activate(&item).map(drop).unwrap_err();
         assert_eq!(again.code, Code::InUse);
-        assert_eq!(other.active().unwrap(), [want.clone()]);
+        assert_eq!(other.active().unwrap(), std::slice::from_ref(&want));
         assert_eq!(other.deactivate(NAME).unwrap(), [want]);
         assert_eq!(machine.left(), [""; 0]);
         let gone = other.deactivate(NAME).unwrap_err();

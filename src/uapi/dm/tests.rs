@@ -15,8 +15,7 @@ fn sizes_and_numbers_are_the_header_s() {
         (DM_TABLE_STATUS, 12),
     ];
     for (number, command) in numbers {
-        // _IOC_READ | _IOC_WRITE, the size, type 0xfd.
-        assert_eq!(number as u64, 3 << 30 | 312 << 16 | 0xfd << 8 | command);
+        assert_eq!(number as u32, 0xc138_fd00 | command);
     }
 }
 

@@ -66,7 +66,6 @@ pub fn run() -> Result<Value> {
         storage: Arc::new(machine.clone()),
         images: loops,
         state: None,
-        apex_root: None,
     };
     let _background = serve::spawn(&config, &service).map_err(|e| anyhow!(e))?;
     let nowhere = || unreachable!("the client is not local");
