@@ -18,6 +18,7 @@ fn run(broken: Option<Broken>) -> Result<Outcome> {
         allow_uids: Vec::new(),
         allow_domains: Vec::new(),
         state: None,
+        apex_root: None,
     };
     let machine = Machine {
         storage: Arc::new(Host::new()),
