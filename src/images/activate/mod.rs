@@ -18,7 +18,7 @@ pub use plan::{ActivatePlan, ActivateRequest, Package};
 use super::apex::{Contents, MAX_MANIFEST};
 use super::avb::Vbmeta;
 use super::facts::{FileFacts, FileKind};
-use super::parallel::run_all;
+use super::parallel::{run_all, HELPERS};
 use super::plan::{AttachRequest, Start};
 use super::verity::{self, TreePlace};
 use super::{check_count, AttachItem, FileSource, Images, Step, Steps};
@@ -63,7 +63,7 @@ impl Images {
     /// `INVALID_REQUEST` for more than [`super::MAX_ITEMS`] items.
     pub fn activate_all(&self, items: &[ActivateItem]) -> Result<Vec<Result<Activated>>> {
         check_count(items.len())?;
-        Ok(run_all(items, |item| self.activate(item)))
+        Ok(run_all(items, || HELPERS, |item| self.activate(item)))
     }
 
     /// Activates one APEX.
