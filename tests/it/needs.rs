@@ -41,10 +41,13 @@ impl Needs {
     }
 
     /// True where missing one of `needs` is a failure: `BLOCKD_REQUIRE=all`, and the case does not
-    /// belong to the other kind of machine.
+    /// belong to the other kind of machine. What the kernel of a build machine has is its owner's
+    /// choice; the guest's has all of it.
     pub fn must_have(&self, needs: &[Need]) -> bool {
         let elsewhere = if self.guest { Need::Host } else { Need::Guest };
-        self.require_all && !needs.contains(&elsewhere)
+        let of_kernel = |need: &Need| matches!(need, Need::Mapper | Need::FileSystem(_));
+        let guest_does_it = !self.guest && needs.iter().any(of_kernel);
+        self.require_all && !needs.contains(&elsewhere) && !guest_does_it
     }
 
     /// Why `needs` are not met, or `None` where they are.
