@@ -34,7 +34,8 @@ pub trait Block: Send + Sync {
     fn sync(&self) -> Result<(), Errno>;
     /// BLKSECDISCARD or BLKDISCARD: lets the kernel erase a range, in commands of its own choice.
     fn discard(&self, offset: Bytes, length: Bytes, secure: bool) -> Result<(), Errno>;
-    /// BLKFLSBUF: writes dirty pages of this node, then drops its page cache.
+    /// Writes dirty pages of this node, then drops its page cache (BLKFLSBUF); with the pages that
+    /// processes have mapped where it is claimed.
     fn flush_buffers(&self) -> Result<(), Errno>;
     /// BLKROGET.
     fn read_only(&self) -> Result<bool, Errno>;
@@ -45,7 +46,11 @@ pub trait Block: Send + Sync {
 }
 
 /// A real node.
-pub struct Node(File);
+pub struct Node {
+    file: File,
+    /// Whether it is opened exclusively.
+    claimed: bool,
+}
 
 impl Node {
     /// Opens the node at `path` for direct I/O.
@@ -64,41 +69,65 @@ impl Node {
             Mode::empty(),
         )?;
         // An OwnedFd with nix 0.31, a descriptor number that is ours with 0.29.
-        Ok(Node(File::from(fd)))
+        Ok(Node {
+            file: File::from(fd),
+            claimed: access != Access::Read,
+        })
+    }
+
+    /// Drops the page cache of a claimed node with the pages that processes have mapped, which
+    /// BLKFLSBUF leaves (mm/truncate.c, invalidate_mapping_pages): they would show, and with the next
+    /// store write back, what was erased. Another block size makes the kernel drop all of it
+    /// (block/bdev.c, set_blocksize).
+    fn drop_mapped(&self) -> Result<(), Errno> {
+        let fd = self.file.as_fd();
+        let before = uapi::block::block_size(fd)?;
+        let least = uapi::block::logical_block_size(fd)?;
+        let other = if before == least { 2 * least } else { least };
+        // The largest one that every kernel has is the page: a disk of pages has no other.
+        match uapi::block::set_block_size(fd, other) {
+            Err(Errno::EINVAL) => return Ok(()),
+            result => result?,
+        }
+        uapi::block::set_block_size(fd, before)
     }
 }
 
 impl Block for Node {
     fn read_at(&self, offset: Bytes, buffer: &mut [u8]) -> Result<(), Errno> {
-        self.0.read_exact_at(buffer, offset.0).map_err(errno)
+        self.file.read_exact_at(buffer, offset.0).map_err(errno)
     }
 
     fn write_at(&self, offset: Bytes, data: &[u8]) -> Result<(), Errno> {
-        self.0.write_all_at(data, offset.0).map_err(errno)
+        self.file.write_all_at(data, offset.0).map_err(errno)
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        self.0.sync_data().map_err(errno)
+        self.file.sync_data().map_err(errno)
     }
 
     fn discard(&self, offset: Bytes, length: Bytes, secure: bool) -> Result<(), Errno> {
-        uapi::block::discard(self.0.as_fd(), offset.0, length.0, secure)
+        uapi::block::discard(self.file.as_fd(), offset.0, length.0, secure)
     }
 
     fn flush_buffers(&self) -> Result<(), Errno> {
-        uapi::block::flush_buffers(self.0.as_fd())
+        uapi::block::flush_buffers(self.file.as_fd())?;
+        if self.claimed {
+            self.drop_mapped()?;
+        }
+        Ok(())
     }
 
     fn read_only(&self) -> Result<bool, Errno> {
-        uapi::block::read_only(self.0.as_fd())
+        uapi::block::read_only(self.file.as_fd())
     }
 
     fn size(&self) -> Result<Bytes, Errno> {
-        size_of(self.0.as_fd())
+        size_of(self.file.as_fd())
     }
 
     fn logical_block_size(&self) -> Result<u32, Errno> {
-        uapi::block::logical_block_size(self.0.as_fd())
+        uapi::block::logical_block_size(self.file.as_fd())
     }
 }
 
@@ -120,5 +149,5 @@ pub(crate) fn errno(error: std::io::Error) -> Errno {
 /// # Errors
 /// The kernel's: `EBUSY` where the claim is refused.
 pub fn claim(path: &Path) -> Result<File, Errno> {
-    Node::open(path, Access::Claim).map(|node| node.0)
+    Node::open(path, Access::Claim).map(|node| node.file)
 }

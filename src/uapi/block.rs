@@ -10,6 +10,9 @@ mod raw {
     nix::ioctl_write_int_bad!(blkraset, 0x1262);
     nix::ioctl_read_bad!(blkroget, 0x125e, nix::libc::c_int);
     nix::ioctl_read_bad!(blksszget, 0x1268, nix::libc::c_int);
+    // linux/fs.h gives these a size_t in the number, and the kernel takes an int.
+    nix::ioctl_read!(blkbszget, 0x12, 112, usize);
+    nix::ioctl_write_ptr!(blkbszset, 0x12, 113, usize);
     nix::ioctl_write_ptr_bad!(blkdiscard, 0x1277, [u64; 2]);
     nix::ioctl_write_ptr_bad!(blksecdiscard, 0x127d, [u64; 2]);
     nix::ioctl_read!(blkgetsize64, 0x12, 114, usize);
@@ -73,6 +76,31 @@ pub fn logical_block_size(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(value as u32)
 }
 
+/// `BLKBSZGET`: block size of the node's page cache, in bytes.
+///
+/// # Errors
+/// The kernel's errno.
+pub fn block_size(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    // The kernel writes an int; on a 64-bit big-endian machine that is the upper half.
+    let mut value = [0 as nix::libc::c_int; 2];
+    // SAFETY: the kernel writes one int to the start of `value`, which has room for a usize and
+    // outlives the call.
+    unsafe { raw::blkbszget(fd.as_raw_fd(), value.as_mut_ptr().cast()) }?;
+    Ok(value[0] as u32)
+}
+
+/// `BLKBSZSET`: sets the block size of the node's page cache; another size than before drops all of
+/// it, mapped pages too. Needs CAP_SYS_ADMIN, and a claim.
+///
+/// # Errors
+/// The kernel's errno: `EBUSY` without a claim where somebody else has one, `EINVAL` for a size that
+/// the disk cannot have.
+pub fn set_block_size(fd: BorrowedFd<'_>, size: u32) -> Result<(), Errno> {
+    let value = [size as nix::libc::c_int, 0];
+    // SAFETY: the kernel reads one int from the start of `value`, which outlives the call.
+    unsafe { raw::blkbszset(fd.as_raw_fd(), value.as_ptr().cast()) }.map(drop)
+}
+
 /// `BLKGETSIZE64`: size in bytes.
 ///
 /// # Errors
@@ -93,6 +121,12 @@ mod tests {
         assert_eq!(
             nix::request_code_read!(0x12, 114, std::mem::size_of::<usize>()) as u64,
             0x8008_1272
+        );
+        let size = std::mem::size_of::<usize>();
+        assert_eq!(nix::request_code_read!(0x12, 112, size) as u64, 0x8008_1270);
+        assert_eq!(
+            nix::request_code_write!(0x12, 113, size) as u64,
+            0x4008_1271
         );
     }
 }

@@ -3,11 +3,13 @@
 
 use crate::case::{Case, Outcome};
 use crate::needs::Need;
-use blockd::device::{Access, Host, Storage};
+use blockd::device::{Access, DirectBuffer, Host, Storage};
+use blockd::units::Bytes;
+use guest::sys::Mapping;
 use guest::trace::Histogram;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -31,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         ("refusals_send_nothing_to_the_card", refusals),
         ("without_the_right_it_is_said", no_right),
         ("a_part_of_a_real_partition", part),
+        ("what_others_have_mapped_brings_nothing_back", mapped),
         ("init_brings_a_killed_service_back", killed),
         ("blockd_waits_for_the_service_manager", late_manager),
     ]
@@ -246,6 +249,58 @@ fn part() -> Outcome {
     }
     let ioctls: u64 = multi.read().map_err(text)?.values().sum();
     assert_eq!(ioctls, 1);
+    Ok(())
+}
+
+/// Another process has the partition open and mapped, with pages read, and pages stored to. BLKFLSBUF
+/// leaves mapped pages: each would show what was erased, and the next store to one would write all of
+/// it back.
+fn mapped() -> Outcome {
+    const GROUP: u64 = 512 * 1024;
+    const PAGE: usize = 4096;
+    let path = fs::canonicalize("/dev/block/by-name/ragged").map_err(text)?;
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(|e| format!("{}: {e}", path.display()))?;
+    let offset = 7 * GROUP;
+    let pages = Mapping::new(&file, offset as i64, 2 * PAGE).map_err(text)?;
+    pages.set(PAGE, 0xaa);
+    let before = pages.byte(100);
+    let (length, at) = ((4 * GROUP).to_string(), (6 * GROUP).to_string());
+    let (output, report) = call(
+        0,
+        &[
+            "reset", "run", "--yes", "--marker", "none", "--offset", &at, "--length", &length,
+            "ragged",
+        ],
+    )?;
+    assert!(output.status.success(), "{output:?}");
+    let erased = report["plan"]["erased_value"].as_u64().unwrap_or(256);
+    // The check itself: there was something to be seen.
+    assert_ne!(u64::from(before), erased);
+    for index in [100, PAGE, PAGE + 100] {
+        assert_eq!(u64::from(pages.byte(index)), erased, "mapped byte {index}");
+    }
+    let mut sector = [0; 512];
+    file.read_exact_at(&mut sector, offset).map_err(text)?;
+    assert!(sector.iter().all(|b| u64::from(*b) == erased), "cached");
+    // A store after the reset is new data; the rest of its page is not old.
+    pages.set(0, 0x55);
+    file.sync_all().map_err(text)?;
+    drop(pages);
+    let mut page = DirectBuffer::new(PAGE);
+    let node = path.file_name().unwrap_or_default().to_string_lossy();
+    Host::new()
+        .open_block(&node, Access::Read)
+        .and_then(|block| block.read_at(Bytes(offset), &mut page))
+        .map_err(text)?;
+    assert_eq!(page[0], 0x55);
+    assert!(
+        page[1..].iter().all(|b| u64::from(*b) == erased),
+        "on the medium"
+    );
     Ok(())
 }
 

@@ -331,3 +331,62 @@ mod tests {
         assert_eq!(size_of::<LoopInfo64>(), 232);
     }
 }
+
+/// A shared mapping of a file, as another process may have one of a disk.
+pub struct Mapping {
+    at: std::ptr::NonNull<libc::c_void>,
+    length: usize,
+}
+
+impl Mapping {
+    /// Maps `length` bytes from `offset`, a multiple of the page size, for reading and writing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new(file: &File, offset: i64, length: usize) -> io::Result<Mapping> {
+        use std::os::fd::AsRawFd;
+        // SAFETY: a new mapping of a place that the kernel chooses; the result is checked, and the
+        // descriptor is not needed after the call.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                offset,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let at = std::ptr::NonNull::new(at).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Mapping { at, length })
+    }
+
+    fn place(&self, index: usize) -> *mut u8 {
+        assert!(index < self.length, "{index} of {}", self.length);
+        // SAFETY: inside the mapping, as was just checked.
+        unsafe { self.at.as_ptr().cast::<u8>().add(index) }
+    }
+
+    /// The byte at `index` as it is now.
+    pub fn byte(&self, index: usize) -> u8 {
+        // SAFETY: inside the mapping, which lives as long as self; volatile, since the kernel may
+        // change the page at any time.
+        unsafe { self.place(index).read_volatile() }
+    }
+
+    /// Stores a byte.
+    pub fn set(&self, index: usize, value: u8) {
+        // SAFETY: as for `byte`; the mapping may be written.
+        unsafe { self.place(index).write_volatile(value) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: a mapping of our own, of this length, that nobody refers to any more.
+        unsafe { libc::munmap(self.at.as_ptr(), self.length) };
+    }
+}
