@@ -17,7 +17,7 @@ use crate::reset::marker::Found;
 use crate::reset::request::Request;
 use crate::reset::step::Step;
 use crate::units::{Bytes, SectorRange, Sectors};
-use holders::holders;
+use holders::{holders, mappings};
 use misc::Misc;
 use nix::errno::Errno;
 use std::time::Duration;
@@ -174,9 +174,11 @@ pub fn gather(storage: &dyn Storage, request: &Request) -> Result<Facts> {
         .collect();
     on_disk.sort_by_key(|p| p.range.start);
     let busy = busy(sysfs, &on_disk, &targets);
+    let mut disk = gather_disk(storage, &disk)?;
+    disk.holders.extend(mappings(sysfs, &disk.name));
     Ok(Facts {
         busy,
-        disk: gather_disk(storage, &disk)?,
+        disk,
         partitions: on_disk,
         targets,
         allowed: allowed(sysfs),

@@ -58,6 +58,31 @@ pub(super) fn holders(sysfs: &dyn Sysfs, node: &str) -> Vec<String> {
     holders
 }
 
+/// Who has mapped a node into memory. The pages of a claimed partition are dropped whoever maps them;
+/// those of a whole disk cannot be, since nobody can claim it while a partition is claimed. Processes
+/// that this one may not look into are passed over.
+pub(super) fn mappings(sysfs: &dyn Sysfs, node: &str) -> Vec<String> {
+    let is_pid = |name: &String| name.bytes().all(|b| b.is_ascii_digit());
+    let processes = sysfs.list("/proc").unwrap_or_default();
+    processes
+        .into_iter()
+        .filter(is_pid)
+        .filter(|pid| {
+            let maps = sysfs.read(&format!("/proc/{pid}/maps")).unwrap_or_default();
+            // proc(5): addresses permissions offset device inode path
+            maps.lines()
+                .filter_map(|line| line.split_whitespace().nth(5))
+                .any(|path| is_node(path, node))
+        })
+        .map(|pid| {
+            let name = sysfs
+                .read(&format!("/proc/{pid}/comm"))
+                .map_or(String::new(), |name| format!(" ({})", name.trim_end()));
+            format!("mapped into memory by process {pid}{name}")
+        })
+        .collect()
+}
+
 /// True where `path` is the device node of the kernel name `node`.
 fn is_node(path: &str, node: &str) -> bool {
     path.strip_prefix("/dev/")

@@ -322,16 +322,6 @@ pub fn block_secure_discard(device: &File, offset: u64, length: u64) -> io::Resu
     Ok(Errno::result(result).map(drop)?)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loop_info_has_the_kernels_size() {
-        assert_eq!(size_of::<LoopInfo64>(), 232);
-    }
-}
-
 /// A shared mapping of a file, as another process may have one of a disk.
 pub struct Mapping {
     at: std::ptr::NonNull<libc::c_void>,
@@ -388,5 +378,15 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: a mapping of our own, of this length, that nobody refers to any more.
         unsafe { libc::munmap(self.at.as_ptr(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loop_info_has_the_kernels_size() {
+        assert_eq!(size_of::<LoopInfo64>(), 232);
     }
 }

@@ -1,5 +1,5 @@
 //! The same range erased by three callers, each counted by the host between two marks: blockd,
-//! the kernel's BLKSECDISCARD, mmc-utils.
+//! the kernel's BLKSECDISCARD by blkdiscard, mmc-utils.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{ensure, Context, Result};
 use serde_json::json;
 
-use super::{reset, tool, Port};
+use super::{tool, Port};
 
 /// The partition that all of them erase.
 const TARGET: &str = "userdata";
@@ -27,9 +27,13 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
         "steps": answer.output["steps"],
     }))?;
 
-    reset::kernel(port)?;
+    let by_name = format!("/dev/block/by-name/{TARGET}");
+    let mut command = Command::new("/system/bin/blkdiscard");
+    // Without --force it looks for a file system, and there is none.
+    command.args(["--secure", &by_name]);
+    timed(port, "kernel", "blkdiscard", &mut command)?;
 
-    let node = fs::read_link(format!("/dev/block/by-name/{TARGET}"))?;
+    let node = fs::read_link(&by_name)?;
     let name = node.file_name().context("partition without a name")?;
     let directory = std::path::Path::new("/sys/class/block").join(name);
     let number = |file: &str| -> Result<u64> {
@@ -37,16 +41,21 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
         Ok(text.trim().parse()?)
     };
     let (start, sectors) = (number("start")?, number("size")?);
-    port.mark("begin mmc-utils")?;
-    let begin = Instant::now();
     let mut command = Command::new("/system/bin/mmc");
     command.args(["erase", "secure-erase"]);
     // Sectors, both inclusive, as CMD35 and CMD36 take them.
     command.args([start.to_string(), (start + sectors - 1).to_string()]);
-    let result = command.arg(DISK).stdin(Stdio::null()).output();
+    timed(port, "mmc-utils", "mmc-utils", command.arg(DISK))
+}
+
+/// Runs a program between the marks of `phase`, and sends its time as that of `name`.
+fn timed(port: &mut Port, phase: &str, name: &str, command: &mut Command) -> Result<()> {
+    port.mark(&format!("begin {phase}"))?;
+    let begin = Instant::now();
+    let result = command.stdin(Stdio::null()).output();
     let result = result.with_context(|| format!("{command:?}"))?;
     let seconds = begin.elapsed().as_secs_f64();
-    port.mark("end mmc-utils")?;
+    port.mark(&format!("end {phase}"))?;
     ensure!(
         result.status.success(),
         "{command:?}: {} {}{}",
@@ -54,5 +63,5 @@ pub(super) fn run(port: &mut Port) -> Result<()> {
         String::from_utf8_lossy(&result.stdout),
         String::from_utf8_lossy(&result.stderr)
     );
-    port.send(&json!({"bench": "mmc-utils", "seconds": seconds}))
+    port.send(&json!({"bench": name, "seconds": seconds}))
 }

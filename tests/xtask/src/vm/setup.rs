@@ -47,7 +47,7 @@ pub struct Equipment {
     pub kernel: Kernel,
     /// The service manager of binder (static).
     pub service_manager: PathBuf,
-    /// Debian's mkfs and mmc-utils, see [`tools::add`].
+    /// Debian's mkfs, mmc-utils and blkdiscard, see [`tools::add`].
     pub tools: PathBuf,
     /// The directory of the product's and the guest's programs (static).
     pub programs: PathBuf,

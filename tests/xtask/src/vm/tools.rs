@@ -1,4 +1,4 @@
-//! Debian programs for the guest with the libraries that they need: mkfs and mmc-utils.
+//! Debian programs for the guest with the libraries that they need: mkfs, mmc-utils, blkdiscard.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,9 +10,9 @@ use super::initramfs::Tree;
 use crate::process;
 
 /// What [`fetch`] brings; raised in the directory's name whenever this changes.
-pub const PACKAGES: &[&str] = &["e2fsprogs", "f2fs-tools", "mmc-utils"];
+pub const PACKAGES: &[&str] = &["e2fsprogs", "f2fs-tools", "mmc-utils", "util-linux"];
 /// The directory below target/vm.
-pub const DIRECTORY: &str = "tools-1";
+pub const DIRECTORY: &str = "tools-2";
 
 /// Where the guest has its dynamic loader, and where that looks for libraries.
 const LOADER: &str = "lib64/ld-linux-x86-64.so.2";
@@ -28,6 +28,9 @@ pub const MKE2FS: Tool = Tool("usr/sbin/mke2fs", "system/bin/mke2fs");
 pub const MAKE_F2FS: Tool = Tool("usr/sbin/mkfs.f2fs", "system/bin/make_f2fs");
 /// mmc-utils.
 pub const MMC: Tool = Tool("usr/bin/mmc", "system/bin/mmc");
+
+/// util-linux.
+pub const BLKDISCARD: Tool = Tool("usr/sbin/blkdiscard", "system/bin/blkdiscard");
 
 /// Downloads the packages into `root`.
 pub fn fetch(apt: &Apt, suite: &str, root: &Path) -> Result<()> {

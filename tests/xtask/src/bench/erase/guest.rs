@@ -1,10 +1,10 @@
-//! The three ways to erase one range through a real kernel: blockd, BLKSECDISCARD (what `blkdiscard
-//! --secure` calls), `mmc erase secure-erase`. The card has no delays; seconds are those that the
+//! The three ways to erase one range through a real kernel: blockd, BLKSECDISCARD by util-linux's
+//! `blkdiscard --secure`, `mmc erase secure-erase`. The card has no delays; seconds are those that the
 //! same commands take on the card of the thread.
 
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{ensure, Result};
 use emmc::card::{argument, Timing};
 use serde_json::{json, Value};
 
@@ -14,11 +14,11 @@ use crate::demo::reset::{self, Findings};
 use crate::vm::setup::Equipment;
 use crate::vm::tools;
 
-/// The method, the mark of its stretch, and the key and value of the guest's line.
-const METHODS: [(&str, &str, Option<&str>); 3] = [
-    ("blockd", "blockd", Some("blockd")),
-    ("blksecdiscard", "kernel", None),
-    ("mmc-utils", "mmc-utils", Some("mmc-utils")),
+/// The method, the mark of its stretch, and the name in the guest's line.
+const METHODS: [(&str, &str, &str); 3] = [
+    ("blockd", "blockd", "blockd"),
+    ("blksecdiscard", "kernel", "blkdiscard"),
+    ("mmc-utils", "mmc-utils", "mmc-utils"),
 ];
 
 /// Bytes that each of them erases.
@@ -33,16 +33,22 @@ pub fn rows(equipment: &Equipment) -> Result<Vec<Value>> {
         equipment,
         "erase-bench",
         card,
-        |machine| tools::add(&mut machine.tree, &equipment.tools, &[tools::MMC]),
+        |machine| {
+            tools::add(
+                &mut machine.tree,
+                &equipment.tools,
+                &[tools::MMC, tools::BLKDISCARD],
+            )
+        },
         |_| (),
     )?;
     METHODS
         .iter()
-        .map(|(method, mark, line)| row(&findings, method, mark, *line))
+        .map(|(method, mark, line)| row(&findings, method, mark, line))
         .collect()
 }
 
-fn row(findings: &Findings, method: &str, mark: &str, line: Option<&str>) -> Result<Value> {
+fn row(findings: &Findings, method: &str, mark: &str, line: &str) -> Result<Value> {
     let phase = findings.phase(mark)?;
     let erases = phase.log.erases(argument::SECURE_ERASE);
     ensure!(
@@ -57,18 +63,8 @@ fn row(findings: &Findings, method: &str, mark: &str, line: Option<&str>) -> Res
         "{method}: {groups} groups, not {USERDATA_GROUPS}"
     );
     // Others only erase; of ours, the erase is one step of several.
-    let (seconds, erase) = match line {
-        Some(name) => {
-            let line = findings.line("bench", name)?;
-            (&line["seconds"], erase_seconds(&line["steps"]))
-        }
-        None => {
-            let mut lines = findings.lines.iter();
-            let line = lines.find(|line| line["kernel_blksecdiscard"].is_object());
-            let line = line.context("no line of the kernel's erase")?;
-            (&line["kernel_blksecdiscard"]["seconds"], None)
-        }
-    };
+    let line = findings.line("bench", line)?;
+    let (seconds, erase) = (&line["seconds"], erase_seconds(&line["steps"]));
     let timing = Timing::seed_card();
     let micros = erases.commands * timing.erase_us + groups * timing.erase_group_us;
     Ok(json!({
