@@ -169,7 +169,7 @@ const IOCTLS: [(&str, Granted); 11] = {
             "blockd_images loop_device:blk_file ioctl LOOP_CONFIGURE",
             Always,
         ),
-        // LOOP_SET_FD
+        // LOOP_CHANGE_FD: another file below a device in use
         ("blockd_images loop_device:blk_file ioctl 0x4c06", Never),
         (
             "blockd_images loop_control_device:chr_file ioctl LOOP_CTL_ADD",

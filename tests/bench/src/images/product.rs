@@ -2,20 +2,26 @@
 
 use super::files::Image;
 use super::strategies::{Held, Strategy};
-use anyhow::{anyhow, Context, Result};
+use crate::sys;
+use anyhow::{anyhow, ensure, Context, Result};
 use blockd::aidl::AttachRequest::AttachRequest;
 use blockd::aidl::IImageDevices::IImageDevices;
 use blockd::client::{self, Client, Place};
 use blockd::device::loops::HostLoops;
+use blockd::images::plan;
 use blockd::images::{self, AttachItem, Images, Numbers, MAX_ITEMS};
 use blockd::service::ipc::{self, Strong};
+use nix::errno::Errno;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// First device number of the library's own here.
 const LOCAL_NUMBERS: u32 = 3400;
+/// The same on a kernel without LOOP_CONFIGURE.
+const RESCUE_NUMBERS: u32 = 3700;
 /// How long a service may take to be there.
 const START: Duration = Duration::from_secs(30);
 
@@ -28,9 +34,68 @@ impl Local {
     /// # Errors
     /// They could not be made.
     pub fn new(count: usize) -> Result<Local> {
-        let images = Images::with(HostLoops::new(), Numbers::From(LOCAL_NUMBERS));
+        Local::from(LOCAL_NUMBERS, count)
+    }
+
+    fn from(number: u32, count: usize) -> Result<Local> {
+        let images = Images::with(HostLoops::new(), Numbers::From(number));
         images.precreate(count).map_err(|e| anyhow!("{e}"))?;
         Ok(Local(images))
+    }
+
+    /// Attaches them, each by the way that is measured.
+    fn attach_by(&self, way: plan::Strategy, images: &[Image]) -> Result<Vec<Held>> {
+        let mut held = Vec::with_capacity(images.len());
+        for (call, images) in images.chunks(MAX_ITEMS).enumerate() {
+            let item = |(number, image): (usize, &Image)| -> Result<AttachItem> {
+                Ok(AttachItem {
+                    file: File::open(&image.path)?,
+                    request: images::AttachRequest::apex(&format!("bench-{call}-{number}")),
+                })
+            };
+            let items = images.iter().enumerate().map(item);
+            let items = items.collect::<Result<Vec<_>>>()?;
+            for result in self.0.attach_all(&items).map_err(|e| anyhow!("{e}"))? {
+                let attached = result.map_err(|e| anyhow!("{e}"))?;
+                let strategy = attached.plan.strategy;
+                ensure!(strategy == way, "attached by {}", strategy.name());
+                held.push(Held::Lease(attached.device));
+            }
+        }
+        Ok(held)
+    }
+}
+
+/// The library where LOOP_CONFIGURE is missing.
+pub struct Rescue(Local);
+
+impl Rescue {
+    /// With `count` devices made ahead.
+    ///
+    /// # Errors
+    /// They could not be made.
+    pub fn new(count: usize) -> Result<Rescue> {
+        Ok(Rescue(Local::from(RESCUE_NUMBERS, count)?))
+    }
+}
+
+impl Strategy for Rescue {
+    fn name(&self) -> &'static str {
+        "rescue"
+    }
+
+    /// The call's own, a thread for each item.
+    fn threads(&self) -> usize {
+        MAX_ITEMS
+    }
+
+    fn attach(&self, images: &[Image]) -> Result<Vec<Held>> {
+        let run = || {
+            sys::without_ioctls(&[(sys::LOOP_CONFIGURE, Errno::EINVAL)])?;
+            self.0.attach_by(plan::Strategy::SetFd, images)
+        };
+        let joined = thread::scope(|scope| scope.spawn(run).join());
+        joined.unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
     }
 }
 
@@ -44,21 +109,7 @@ impl Strategy for Local {
     }
 
     fn attach(&self, images: &[Image]) -> Result<Vec<Held>> {
-        let mut held = Vec::with_capacity(images.len());
-        for (call, images) in images.chunks(MAX_ITEMS).enumerate() {
-            let item = |(number, image): (usize, &Image)| -> Result<AttachItem> {
-                Ok(AttachItem {
-                    file: File::open(&image.path)?,
-                    request: images::AttachRequest::apex(&format!("bench-{call}-{number}")),
-                })
-            };
-            let items = images.iter().enumerate().map(item);
-            let items = items.collect::<Result<Vec<_>>>()?;
-            for result in self.0.attach_all(&items).map_err(|e| anyhow!("{e}"))? {
-                held.push(Held::Lease(result.map_err(|e| anyhow!("{e}"))?.device));
-            }
-        }
-        Ok(held)
+        self.attach_by(plan::Strategy::Configure, images)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rounds in turn, so that what else the machine does hits all alike; and what comes of them.
 
 use super::files::Files;
-use super::product::{Daemon, Local, Service};
+use super::product::{Daemon, Local, Rescue, Service};
 use super::strategies::{Apexd, Classic, Devices, Floor, Losetup, Strategy};
 use anyhow::{bail, ensure, Context, Result};
 use blockd::client::Place;
@@ -69,6 +69,7 @@ pub fn run(options: &Options, mut show: impl FnMut(Value)) -> Result<()> {
     if options.binder {
         strategies.push(Box::new(Service::connect(&Place::Binder)?));
     }
+    strategies.push(Box::new(Rescue::new(most)?));
     if Losetup::found() {
         strategies.push(Box::new(Losetup));
     }
