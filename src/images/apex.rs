@@ -20,7 +20,7 @@ const ALIGNMENT: u64 = 4096;
 ///
 /// # Errors
 /// `NOT_AN_APEX` with record and position, `PAYLOAD_COMPRESSED`, `PAYLOAD_UNALIGNED`,
-/// `UNSUPPORTED` for zip64, `DEVICE_FAILED` where the file cannot be read.
+/// `DEVICE_FAILED` where the file cannot be read.
 pub fn find_payload(source: &(impl Source + ?Sized)) -> Result<Window> {
     let directory = Directory::read(source)?;
     let mut payload: Option<Entry<'_>> = None;
@@ -70,7 +70,7 @@ pub fn find_payload(source: &(impl Source + ?Sized)) -> Result<Window> {
     }
     Ok(Window {
         offset: Bytes(offset),
-        length: Bytes(u64::from(payload.size)),
+        length: Bytes(payload.size),
     })
 }
 

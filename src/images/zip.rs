@@ -4,21 +4,26 @@
 //! lie, and because the reader must refuse what two readers could understand differently: the
 //! kernel will read what the window says, whatever the signature was made over.
 
+mod entry;
+mod zip64;
+
+pub(super) use entry::Entry;
+pub use entry::STORED;
+
 use super::source::Source;
 use super::Step;
 use crate::error::{Code, Failure, Result};
 use crate::units::Bytes;
+use zip64::End;
 
 /// Entries of an archive that are looked at. An APEX has about ten.
-pub const MAX_ENTRIES: u16 = 1024;
+pub const MAX_ENTRIES: u64 = 1024;
 /// Bytes of central directory that are read.
-pub const MAX_DIRECTORY: u32 = 1 << 20;
+pub const MAX_DIRECTORY: u64 = 1 << 20;
 
-const LOCAL_SIGNATURE: u32 = 0x0403_4b50;
 const CENTRAL_SIGNATURE: u32 = 0x0201_4b50;
 const END_SIGNATURE: u32 = 0x0605_4b50;
 
-const LOCAL_LENGTH: usize = 30;
 const CENTRAL_LENGTH: usize = 46;
 const END_LENGTH: usize = 22;
 /// The end record and the longest comment.
@@ -28,20 +33,6 @@ const LONGEST_TAIL: u64 = END_LENGTH as u64 + 0xffff;
 const SHORT_TAIL: u64 = 1024;
 const PAGE: u64 = 4096;
 
-/// Numbers that mean "see the zip64 records".
-const ZIP64_16: u16 = 0xffff;
-const ZIP64_32: u32 = 0xffff_ffff;
-
-/// Bit 3: sizes and checksum stand behind the data.
-const FLAG_DESCRIPTOR: u16 = 1 << 3;
-/// Bits 0, 5, 6 and 13: encrypted, patch data, strongly encrypted, masked header.
-const FLAGS_UNREADABLE: u16 = 1 | 1 << 5 | 1 << 6 | 1 << 13;
-
-/// Method 0: the bytes as they are.
-pub const STORED: u16 = 0;
-/// Method 8.
-const DEFLATED: u16 = 8;
-
 /// A record that cannot be right: which, where in the file, and why.
 pub(super) fn broken(record: &str, offset: u64, why: &str) -> Failure {
     Step::Apex
@@ -50,15 +41,6 @@ pub(super) fn broken(record: &str, offset: u64, why: &str) -> Failure {
             format!("not an APEX: {record} at byte {offset}: {why}"),
         )
         .remedy("the file is damaged or incomplete; copy it again, `unzip -t` names what is wrong")
-}
-
-fn zip64(record: &str, offset: u64) -> Failure {
-    Step::Apex
-        .fail(
-            Code::Unsupported,
-            format!("zip64 archive ({record} at byte {offset}): not supported"),
-        )
-        .remedy("make the APEX without zip64: it is needed only above 4 GiB or 65,534 entries")
 }
 
 fn read(
@@ -86,26 +68,16 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at + 4)) << 32 | u64::from(u32_at(bytes, at))
+}
+
 /// The central directory, in memory.
 pub(super) struct Directory {
     /// Position in the file. Entries end before it.
     pub offset: u64,
-    entries: u16,
+    entries: u64,
     bytes: Vec<u8>,
-}
-
-/// One entry as the central directory describes it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'a> {
-    pub name: &'a [u8],
-    pub method: u16,
-    /// Position of this record, for messages.
-    pub position: u64,
-    flags: u16,
-    crc: u32,
-    compressed: u32,
-    pub size: u32,
-    local: u32,
 }
 
 impl Directory {
@@ -138,19 +110,19 @@ impl Directory {
         };
         let record = &tail[at..];
         let position = start + at as u64;
-        let (entries, length, offset) = check_end(record, position)?;
-        let bytes = match offset.checked_sub(start) {
-            // It ends where the end record begins, so it is inside the tail as a whole.
-            Some(inside) => tail[inside as usize..at].to_vec(),
+        let end = check_end(source, record, position)?;
+        let bytes = match end.offset.checked_sub(start) {
+            // It ends before the end record begins, so it is inside the tail as a whole.
+            Some(inside) => tail[inside as usize..(end.limit - start) as usize].to_vec(),
             None => {
-                let mut bytes = vec![0; length as usize];
-                read(source, "central directory", offset, &mut bytes)?;
+                let mut bytes = vec![0; end.length as usize];
+                read(source, "central directory", end.offset, &mut bytes)?;
                 bytes
             }
         };
         Ok(Directory {
-            offset,
-            entries,
+            offset: end.offset,
+            entries: end.entries,
             bytes,
         })
     }
@@ -170,23 +142,15 @@ impl Directory {
                 return Err(bad("no signature"));
             }
             let name = usize::from(u16_at(rest, 28));
-            let variable = name + usize::from(u16_at(rest, 30)) + usize::from(u16_at(rest, 32));
-            if rest.len() < CENTRAL_LENGTH + variable {
+            let extra = name + usize::from(u16_at(rest, 30));
+            let variable = extra + usize::from(u16_at(rest, 32));
+            let Some(texts) = rest.get(CENTRAL_LENGTH..CENTRAL_LENGTH + variable) else {
                 return Err(bad("it runs past the directory"));
-            }
+            };
             if u16_at(rest, 34) != 0 {
                 return Err(bad("it names another disk"));
             }
-            each(Entry {
-                name: &rest[CENTRAL_LENGTH..CENTRAL_LENGTH + name],
-                position,
-                flags: u16_at(rest, 8),
-                method: u16_at(rest, 10),
-                crc: u32_at(rest, 16),
-                compressed: u32_at(rest, 20),
-                size: u32_at(rest, 24),
-                local: u32_at(rest, 42),
-            })?;
+            each(Entry::parse(rest, &texts[..name], &texts[name..extra], position).map_err(bad)?)?;
             at += CENTRAL_LENGTH + variable;
         }
         if at != self.bytes.len() {
@@ -206,150 +170,46 @@ fn find_end(tail: &[u8]) -> Option<usize> {
         .rposition(|bytes| bytes == signature)
 }
 
-/// Number of entries, length and offset of the directory.
-fn check_end(record: &[u8], position: u64) -> Result<(u16, u32, u64)> {
+/// Where the directory lies and how many entries it has.
+fn check_end(source: &(impl Source + ?Sized), record: &[u8], position: u64) -> Result<End> {
     let bad = |why| broken("end record", position, why);
-    let (entries, length, offset) = (u16_at(record, 10), u32_at(record, 12), u32_at(record, 16));
     if END_LENGTH + usize::from(u16_at(record, 20)) != record.len() {
         return Err(bad("its comment does not end with the file"));
     }
-    if entries == ZIP64_16 || length == ZIP64_32 || offset == ZIP64_32 {
-        return Err(zip64("end record", position));
-    }
-    if u16_at(record, 4) != 0 || u16_at(record, 6) != 0 || u16_at(record, 8) != entries {
+    if u16_at(record, 4) != 0 || u16_at(record, 6) != 0 || u16_at(record, 8) != u16_at(record, 10) {
         return Err(bad("the archive has several disks"));
     }
-    if entries == 0 {
+    let mut end = End {
+        entries: u64::from(u16_at(record, 10)),
+        length: u64::from(u32_at(record, 12)),
+        offset: u64::from(u32_at(record, 16)),
+        limit: position,
+    };
+    // A writer may make the zip64 records where they are not needed.
+    if end.is_wide() || end.offset + end.length != position {
+        end = match zip64::read_end(source, &end, position)? {
+            Some(wide) => wide,
+            None if end.is_wide() => {
+                return Err(bad("a number of all ones, and no zip64 locator before it"))
+            }
+            None => end,
+        };
+    }
+    if end.entries == 0 {
         return Err(bad("the archive is empty"));
     }
-    if entries > MAX_ENTRIES {
+    if end.entries > MAX_ENTRIES {
         return Err(bad("more than 1024 entries"));
     }
-    if length > MAX_DIRECTORY {
+    if end.length > MAX_DIRECTORY {
         return Err(bad("a central directory of more than 1 MiB"));
     }
     // apksig wants nothing between the two, and a reader that searches cannot be led astray.
-    if u64::from(offset) + u64::from(length) != position {
+    if end.offset.checked_add(end.length) != Some(end.limit) {
         return Err(bad("the central directory does not end where it begins"));
     }
-    Ok((entries, length, u64::from(offset)))
+    Ok(end)
 }
 
-impl Entry<'_> {
-    /// First byte of the local header, and the first behind the data that was [located](
-    /// Self::locate) at `data`. A data descriptor behind it is not counted.
-    pub fn span(&self, data: u64) -> (u64, u64) {
-        (u64::from(self.local), data + u64::from(self.compressed))
-    }
-
-    /// The contents, of at most `most` bytes, checksum compared. `limit` as for
-    /// [`Entry::locate`].
-    pub fn contents(
-        &self,
-        source: &(impl Source + ?Sized),
-        limit: u64,
-        most: u32,
-    ) -> Result<Vec<u8>> {
-        let bad = |why| broken("central directory entry", self.position, why);
-        let data = self.locate(source, limit)?;
-        if self.size > most || self.compressed > most {
-            return Err(bad("larger than such an entry ever is"));
-        }
-        let mut bytes = vec![0; self.compressed as usize];
-        read(source, "entry", data, &mut bytes)?;
-        let bytes = match self.method {
-            STORED => bytes,
-            DEFLATED => inflate(&bytes, self.size as usize)
-                .ok_or_else(|| bad("the deflated data is damaged or of another length"))?,
-            _ => return Err(bad("neither stored nor deflated")),
-        };
-        if crc32(&bytes) != self.crc {
-            return Err(bad("the checksum is not that of the data"));
-        }
-        Ok(bytes)
-    }
-
-    /// Checks that the entry's local header says the same, and returns the position of its data,
-    /// which ends at or before `limit`.
-    pub fn locate(&self, source: &(impl Source + ?Sized), limit: u64) -> Result<u64> {
-        let central = |why| broken("central directory entry", self.position, why);
-        if [self.compressed, self.size, self.local].contains(&ZIP64_32) {
-            return Err(zip64("central directory entry", self.position));
-        }
-        if self.flags & FLAGS_UNREADABLE != 0 {
-            return Err(central("the entry is encrypted or patch data"));
-        }
-        if self.method == STORED && self.compressed != self.size {
-            return Err(central("a stored entry with two sizes"));
-        }
-        let start = u64::from(self.local);
-        let fixed = (LOCAL_LENGTH + self.name.len()) as u64;
-        if start + fixed > limit {
-            return Err(central("its local header lies behind the directory"));
-        }
-        let mut header = vec![0; fixed as usize];
-        read(source, "local header", start, &mut header)?;
-        self.compare(&header, start)?;
-        let data = start + fixed + u64::from(u16_at(&header, 28));
-        if data + u64::from(self.compressed) > limit {
-            return Err(broken(
-                "local header",
-                start,
-                "the data runs into the directory",
-            ));
-        }
-        Ok(data)
-    }
-
-    /// `header` is the local header with a name of the length that this entry's has.
-    fn compare(&self, header: &[u8], position: u64) -> Result<()> {
-        let bad = |why| broken("local header", position, why);
-        if u32_at(header, 0) != LOCAL_SIGNATURE {
-            return Err(bad("no signature"));
-        }
-        if u16_at(header, 6) != self.flags || u16_at(header, 8) != self.method {
-            return Err(bad("flags or method differ from the central directory's"));
-        }
-        let name = usize::from(u16_at(header, 26));
-        if name != self.name.len() || &header[LOCAL_LENGTH..] != self.name {
-            return Err(bad("the name differs from the central directory's"));
-        }
-        let later = self.flags & FLAG_DESCRIPTOR != 0;
-        let same = [(14, self.crc), (18, self.compressed), (22, self.size)]
-            .iter()
-            .all(|&(at, want)| u32_at(header, at) == want || later && u32_at(header, at) == 0);
-        if !same {
-            return Err(bad("checksum or sizes differ from the central directory's"));
-        }
-        Ok(())
-    }
-}
-
-/// The `size` bytes that `deflated` gives; `None` where it gives others. Never holds more.
-#[cfg(not(blockd_recovery))]
-fn inflate(deflated: &[u8], size: usize) -> Option<Vec<u8>> {
-    use flate2::{Decompress, FlushDecompress, Status};
-    // A byte more than it may be: a longer stream is told from one that fits.
-    let mut bytes = Vec::with_capacity(size + 1);
-    let mut stream = Decompress::new(false);
-    let status = stream
-        .decompress_vec(deflated, &mut bytes, FlushDecompress::Finish)
-        .ok()?;
-    let whole = status == Status::StreamEnd && stream.total_in() == deflated.len() as u64;
-    (whole && bytes.len() == size).then_some(bytes)
-}
-
-/// Recovery has no flate2, and attaches no APEX.
-#[cfg(blockd_recovery)]
-fn inflate(_: &[u8], _: usize) -> Option<Vec<u8>> {
-    None
-}
-
-/// CRC-32 of zip (polynomial 0xedb88320, reflected), bit by bit: the entries are small.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |c, _| {
-            c >> 1 ^ 0xedb8_8320 & (c & 1).wrapping_neg()
-        })
-    })
-}
+#[cfg(test)]
+mod tests;

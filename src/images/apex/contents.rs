@@ -94,7 +94,8 @@ fn check_layout(source: &(impl Source + ?Sized), entries: &[Entry<'_>], limit: u
     }
     let mut spans = Vec::with_capacity(entries.len());
     for entry in entries {
-        spans.push(entry.span(entry.locate(source, limit)?));
+        let data = entry.locate(source, limit)?;
+        spans.push(entry.span(source, limit, data)?);
     }
     spans.sort_unstable();
     match spans.windows(2).find(|pair| pair[1].0 < pair[0].1) {

@@ -1,83 +1,20 @@
 //! The archive as a whole.
 
+use crate::corrupt::{corrupt, Corruption};
 use crate::payload::noise;
-use crate::zip::{Archive, Directory, Entry, Method, Placed};
+use crate::zip::{empty_local, Archive, Descriptor, Entry, Method};
 use crate::{Key, Window};
 use std::fs::File;
-use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 /// Size of an AVB key blob for RSA-4096.
 const KEY_SIZE: usize = 1032;
 
-/// One thing that is wrong. Applied to the finished archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Corruption {
-    /// The payload's local header has no signature.
-    LocalSignature,
-    /// Its local header says `apex_payload.imG`.
-    LocalName,
-    /// Its local header says deflated where the central directory says stored.
-    LocalMethod,
-    /// Its local header says a size one byte larger.
-    LocalSize,
-    /// Its central record says a size of 0.
-    EmptyPayload,
-    /// Its central record says a size that ends behind the file.
-    PayloadBeyondFile,
-    /// Its central record says an offset behind the file.
-    OffsetBeyondFile,
-    /// Its central record and its local header say encrypted.
-    Encrypted,
-    /// Its central record names another disk.
-    OtherDisk,
-    /// Its central record has no signature.
-    CentralSignature,
-    /// Its central record has the sizes that mean "see the zip64 extra field".
-    Zip64Entry,
-    /// The end record has the numbers that mean "see the zip64 end record".
-    Zip64End,
-    /// The end record counts one entry more than there are.
-    OneEntryMore,
-    /// The end record counts one entry less than there are.
-    OneEntryLess,
-    /// The end record says a directory one byte shorter.
-    DirectoryShorter,
-    /// The end record says a directory that starts behind the file.
-    DirectoryBeyondFile,
-    /// The end record says a comment one byte longer than there is.
-    CommentLonger,
-    /// The end record has no signature.
-    EndSignature,
-}
-
-impl Corruption {
-    /// Every one of them.
-    pub const ALL: [Corruption; 18] = [
-        Corruption::LocalSignature,
-        Corruption::LocalName,
-        Corruption::LocalMethod,
-        Corruption::LocalSize,
-        Corruption::EmptyPayload,
-        Corruption::PayloadBeyondFile,
-        Corruption::OffsetBeyondFile,
-        Corruption::Encrypted,
-        Corruption::OtherDisk,
-        Corruption::CentralSignature,
-        Corruption::Zip64Entry,
-        Corruption::Zip64End,
-        Corruption::OneEntryMore,
-        Corruption::OneEntryLess,
-        Corruption::DirectoryShorter,
-        Corruption::DirectoryBeyondFile,
-        Corruption::CommentLonger,
-        Corruption::EndSignature,
-    ];
-}
-
 enum Payload {
     Bytes(Vec<u8>),
     File(PathBuf),
+    Hole(u64),
 }
 
 /// Builds one archive. Where nothing else is asked for it is a good APEX.
@@ -90,6 +27,10 @@ pub struct ApexBuilder {
     comment: Vec<u8>,
     key: Option<Key>,
     extra_entries: usize,
+    files: Vec<(String, Vec<u8>)>,
+    small: Method,
+    zip64_end: bool,
+    nested: bool,
     corruption: Option<Corruption>,
 }
 
@@ -104,13 +45,18 @@ impl ApexBuilder {
                 name: "apex_payload.img".to_owned(),
                 method: Method::Stored,
                 alignment: 4096,
-                descriptor: false,
+                descriptor: None,
+                zip64: false,
                 central_extra: 0,
             },
             copies: 1,
             comment: Vec::new(),
             key: None,
             extra_entries: 0,
+            files: Vec::new(),
+            small: Method::Deflated,
+            zip64_end: false,
+            nested: false,
             corruption: None,
         }
     }
@@ -167,9 +113,45 @@ impl ApexBuilder {
         self
     }
 
-    /// Puts sizes and checksum behind the payload instead of into its local header.
-    pub fn data_descriptor(mut self) -> ApexBuilder {
-        self.payload_entry.descriptor = true;
+    /// Puts sizes and checksum behind each entry instead of into its local header.
+    pub fn descriptor(mut self, descriptor: Descriptor) -> ApexBuilder {
+        self.payload_entry.descriptor = Some(descriptor);
+        self
+    }
+
+    /// Gives each entry numbers of 64 bits, although all fit.
+    pub fn zip64_entries(mut self) -> ApexBuilder {
+        self.payload_entry.zip64 = true;
+        self
+    }
+
+    /// Writes a zip64 end record, although none is needed.
+    pub fn zip64_end(mut self) -> ApexBuilder {
+        self.zip64_end = true;
+        self
+    }
+
+    /// The payload: a hole of so many bytes, for [`ApexBuilder::write`]; its checksum is wrong.
+    pub fn hole(mut self, bytes: u64) -> ApexBuilder {
+        self.payload = Payload::Hole(bytes);
+        self
+    }
+
+    /// How manifest and key are stored.
+    pub fn small_method(mut self, method: Method) -> ApexBuilder {
+        self.small = method;
+        self
+    }
+
+    /// Adds a stored entry behind the others; a second one of a name where there is one.
+    pub fn file(mut self, name: &str, bytes: impl Into<Vec<u8>>) -> ApexBuilder {
+        self.files.push((name.to_owned(), bytes.into()));
+        self
+    }
+
+    /// Puts the local header of an empty entry into the payload's first bytes.
+    pub fn nested_entry(mut self) -> ApexBuilder {
+        self.nested = true;
         self
     }
 
@@ -228,23 +210,30 @@ impl ApexBuilder {
             name: name.to_owned(),
             method,
             alignment: 0,
-            descriptor: false,
             central_extra: 0,
+            ..self.payload_entry.clone()
         };
         archive.add(
-            small("apex_manifest.pb", Method::Deflated),
+            small("apex_manifest.pb", self.small),
             &mut manifest(&self.name, self.version).as_slice(),
         )?;
+        let nested = small("nested", Method::Stored);
         let mut payload = None;
         for _ in 0..self.copies {
-            let mut data: Box<dyn Read> = match &self.payload {
-                Payload::Bytes(bytes) => Box::new(bytes.as_slice()),
-                Payload::File(path) => Box::new(File::open(path)?),
-            };
-            payload = Some(archive.add(self.payload_entry.clone(), &mut data)?);
+            let entry = self.payload_entry.clone();
+            payload = Some(match &self.payload {
+                Payload::Bytes(bytes) if self.nested => {
+                    let header = empty_local(&nested);
+                    let mut data = header.as_slice().chain(&bytes[header.len()..]);
+                    archive.add(entry, &mut data)?
+                }
+                Payload::Bytes(bytes) => archive.add(entry, &mut bytes.as_slice())?,
+                Payload::File(path) => archive.add(entry, &mut File::open(path)?)?,
+                Payload::Hole(bytes) => archive.add_hole(entry, *bytes)?,
+            });
         }
         archive.add(
-            small("apex_pubkey", Method::Stored),
+            small("apex_pubkey", self.small),
             &mut match self.key {
                 Some(key) => key.blob(),
                 None => noise(KEY_SIZE, self.version),
@@ -257,7 +246,13 @@ impl ApexBuilder {
                 &mut io::empty(),
             )?;
         }
-        let (mut out, placed, directory) = archive.finish(&self.comment)?;
+        for (name, bytes) in &self.files {
+            archive.add(small(name, Method::Stored), &mut bytes.as_slice())?;
+        }
+        if let (true, Some(index)) = (self.nested, payload) {
+            archive.claim(nested, archive.placed(index).data.offset);
+        }
+        let (mut out, placed, directory) = archive.finish(&self.comment, self.zip64_end)?;
         let placed = payload.map(|index| placed[index]);
         if let (Some(corruption), Some(placed)) = (self.corruption, placed) {
             corrupt(
@@ -292,65 +287,6 @@ fn varint(bytes: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     bytes.push(value as u8);
-}
-
-fn corrupt<W: Write + Seek>(
-    out: &mut W,
-    corruption: Corruption,
-    payload: Placed,
-    directory: Directory,
-    comment_length: u16,
-) -> io::Result<()> {
-    let mut patch = |position: u64, bytes: &[u8]| {
-        out.seek(SeekFrom::Start(position))?;
-        out.write_all(bytes)
-    };
-    let (local, central, end) = (payload.local, payload.central, directory.end_record);
-    match corruption {
-        Corruption::LocalSignature => patch(local, b"KP"),
-        Corruption::LocalName => patch(local + 30 + 15, b"G"),
-        Corruption::LocalMethod => patch(local + 8, &8u16.to_le_bytes()),
-        Corruption::LocalSize => {
-            let size = (payload.data.length as u32 + 1).to_le_bytes();
-            patch(local + 18, &size)?;
-            patch(local + 22, &size)
-        }
-        Corruption::EmptyPayload => {
-            patch(local + 18, &[0; 8])?;
-            patch(central + 20, &[0; 8])
-        }
-        Corruption::PayloadBeyondFile => {
-            let size = 0x7fff_f000u32.to_le_bytes();
-            for position in [local + 18, local + 22, central + 20, central + 24] {
-                patch(position, &size)?;
-            }
-            Ok(())
-        }
-        Corruption::OffsetBeyondFile => patch(central + 42, &0x7fff_f000u32.to_le_bytes()),
-        Corruption::Encrypted => {
-            patch(local + 6, &[1])?;
-            patch(central + 8, &[1])
-        }
-        Corruption::OtherDisk => patch(central + 34, &[1]),
-        Corruption::CentralSignature => patch(central, b"KP"),
-        Corruption::Zip64Entry => patch(central + 20, &[0xff; 8]),
-        Corruption::Zip64End => patch(end + 8, &[0xff; 12]),
-        Corruption::OneEntryMore | Corruption::OneEntryLess => {
-            let entries = match corruption {
-                Corruption::OneEntryMore => directory.entries + 1,
-                _ => directory.entries - 1,
-            };
-            patch(end + 8, &entries.to_le_bytes())?;
-            patch(end + 10, &entries.to_le_bytes())
-        }
-        Corruption::DirectoryShorter => {
-            let size = (end - directory.start) as u32;
-            patch(end + 12, &(size - 1).to_le_bytes())
-        }
-        Corruption::DirectoryBeyondFile => patch(end + 16, &0x7fff_f000u32.to_le_bytes()),
-        Corruption::CommentLonger => patch(end + 20, &(comment_length + 1).to_le_bytes()),
-        Corruption::EndSignature => patch(end, b"KP"),
-    }
 }
 
 #[cfg(test)]

@@ -5,16 +5,18 @@
 //! and attaching a payload.
 
 mod builder;
+mod corrupt;
 mod erofs;
 mod payload;
 mod sign;
 mod zip;
 
-pub use builder::{ApexBuilder, Corruption};
+pub use builder::ApexBuilder;
+pub use corrupt::Corruption;
 pub use erofs::erofs_image;
 pub use payload::{ext4_payload, noise, noise_payload};
 pub use sign::{Key, Signing};
-pub use zip::Method;
+pub use zip::{Descriptor, Method};
 
 use std::io;
 use std::path::Path;
