@@ -1,7 +1,17 @@
 //! The EXT_CSD register of an eMMC, JESD84-B51 §7.4: the fields that decisions rest on.
 
+mod modes;
+mod properties;
+mod registers;
+mod rows;
+pub mod saved;
+mod words;
+
 use crate::device::csd;
 use crate::units::{Sectors, SECTOR_SIZE};
+
+pub use rows::Row;
+pub use words::standard;
 
 /// The 512 bytes, as CMD8 reads them.
 #[derive(Clone, PartialEq, Eq)]

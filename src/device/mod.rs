@@ -5,6 +5,7 @@
 
 pub mod block;
 pub mod buffer;
+pub mod cid;
 pub mod csd;
 pub mod ext_csd;
 pub mod host;

@@ -279,6 +279,31 @@ pub fn gather_disk(storage: &dyn Storage, name: &str) -> Result<Disk> {
     })
 }
 
+/// `disk`, or the only eMMC where none is named.
+///
+/// # Errors
+/// `NOT_EMMC` where there is none, `INVALID_REQUEST` where there are several.
+pub fn choose(sysfs: &dyn Sysfs, disk: Option<&str>) -> Result<String> {
+    if let Some(disk) = disk {
+        return Ok(disk.to_owned());
+    }
+    let disks = emmc_disks(sysfs);
+    let (code, message, remedy) = match disks.as_slice() {
+        [only] => return Ok(only.clone()),
+        [] => (
+            Code::NotEmmc,
+            "this machine has no eMMC".to_owned(),
+            "name a disk to see what is known of it: `ls /sys/block`",
+        ),
+        several => (
+            Code::InvalidRequest,
+            format!("there are several eMMCs: {}", several.join(", ")),
+            "name one",
+        ),
+    };
+    Err(Failure::new(code, Step::Facts.name(), message).remedy(remedy))
+}
+
 /// The names of the eMMC disks of this machine.
 pub fn emmc_disks(sysfs: &dyn Sysfs) -> Vec<String> {
     let mut names = sysfs.list("/sys/block").unwrap_or_default();

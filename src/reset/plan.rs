@@ -5,7 +5,7 @@ pub mod guard;
 mod marker;
 mod method;
 pub mod model;
-mod quirks;
+pub mod quirks;
 mod refuse;
 mod spots;
 #[cfg(test)]

@@ -5,9 +5,8 @@ use crate::aidl::IDiagnostics::IDiagnostics;
 use crate::aidl::IProgress::IProgress;
 use crate::cache::fua::Measurements;
 use crate::device::Storage;
-use crate::diagnostics;
-use crate::error::{Code, Failure, Result as UseCaseResult};
-use crate::reset::facts;
+use crate::diagnostics::card::{self, Card};
+use crate::diagnostics::doctor;
 use crate::service::access::Gate;
 use crate::service::convert;
 use crate::service::error::{answer, unsupported};
@@ -31,49 +30,22 @@ impl DiagnosticsService {
             measurements: Measurements::new(),
         }
     }
+}
 
-    fn card(&self, disk: Option<&str>) -> UseCaseResult<aidl::CardFacts::CardFacts> {
-        let sysfs = self.storage.sysfs();
-        let name = match disk {
-            Some(disk) => disk.to_owned(),
-            None => {
-                let disks = facts::emmc_disks(sysfs);
-                match disks.as_slice() {
-                    [only] => only.clone(),
-                    [] => {
-                        return Err(Failure::new(
-                            Code::NotEmmc,
-                            "facts",
-                            "this machine has no eMMC",
-                        )
-                        .remedy("name a disk to see what is known of it"))
-                    }
-                    more => {
-                        return Err(Failure::new(
-                            Code::InvalidRequest,
-                            "facts",
-                            format!("there are several: {}", more.join(", ")),
-                        )
-                        .remedy("name one"))
-                    }
-                }
-            }
-        };
-        let disk = facts::gather_disk(self.storage.as_ref(), &name)?;
-        Ok(aidl::CardFacts::CardFacts {
-            disk: name,
-            facts: disk.named().iter().map(convert::fact).collect(),
-            extCsd: disk
-                .ext_csd
-                .value()
-                .map_or(Vec::new(), |csd| csd.0.to_vec()),
-        })
+fn card_facts(card: &Card) -> aidl::CardFacts::CardFacts {
+    aidl::CardFacts::CardFacts {
+        disk: card.disk.clone(),
+        facts: card.facts.iter().map(convert::fact).collect(),
+        extCsd: card
+            .ext_csd
+            .as_ref()
+            .map_or(Vec::new(), |csd| csd.0.to_vec()),
     }
 }
 
 impl Interface for DiagnosticsService {
     fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
-        let lines: Vec<String> = diagnostics::doctor(self.storage.as_ref())
+        let lines: Vec<String> = doctor(self.storage.as_ref())
             .iter()
             .map(|f| format!("{}: {}: {} ({})\n", f.topic, f.severity, f.text, f.evidence))
             .collect();
@@ -85,7 +57,8 @@ impl Interface for DiagnosticsService {
 impl IDiagnostics for DiagnosticsService {
     fn card(&self, disk: Option<&str>) -> BinderResult<aidl::CardFacts::CardFacts> {
         self.gate.check("card")?;
-        answer("card", DiagnosticsService::card(self, disk))
+        let card = card::look(self.storage.as_ref(), disk);
+        answer("card", card.map(|card| card_facts(&card)))
     }
 
     fn cache(&self, _disk: Option<&str>) -> BinderResult<aidl::CacheFacts::CacheFacts> {
@@ -112,7 +85,7 @@ impl IDiagnostics for DiagnosticsService {
 
     fn doctor(&self) -> BinderResult<Vec<aidl::Finding::Finding>> {
         self.gate.check("doctor")?;
-        let findings = diagnostics::doctor(self.storage.as_ref());
+        let findings = doctor(self.storage.as_ref());
         Ok(findings
             .iter()
             .map(|finding| aidl::Finding::Finding {

@@ -9,6 +9,7 @@
 
 mod cache;
 mod case;
+mod diagnostics;
 mod images;
 mod in_guest;
 mod layers;
@@ -59,6 +60,7 @@ fn main() {
         let real = [Need::Mapper, Need::ApexFiles, Need::FileSystem("ext4")];
         cases.push(image_case(name, *run).needs(&mounts).needs(&real));
     }
+    cases.extend(diagnostics::cases());
     cases.extend(service::cases());
     cases.extend(report::cases());
     cases.extend(soong::cases(&needs));

@@ -21,7 +21,7 @@ import dev.blockd.IProgress;
  */
 interface IDiagnostics {
     /**
-     * What the planner of a reset knows of a disk.
+     * What is known of a disk: the identity and health of a card, and what a reset is planned with.
      *
      * Errors: NO_SUCH_DEVICE, NOT_EMMC.
      *

@@ -284,12 +284,19 @@ pub enum Apex {
 /// Verbs of `card`.
 #[derive(Debug, Subcommand)]
 pub enum Card {
-    /// Show the facts that a reset is planned with
+    /// Show what is known of a card: identity, health, and every field of its EXT_CSD register
     #[command(
-        after_help = "Examples:\n  blockctl card info\n  blockctl --connect local card info mmcblk0"
+        after_help = "Examples:\n  blockctl card info\n  blockctl --connect local card info mmcblk0\n  blockctl card info --raw > card.txt\n  blockctl card info --from card.txt        (on any machine, without the card)"
     )]
     Info {
+        /// The 512 bytes of the register alone, in hexadecimal
+        #[arg(long)]
+        raw: bool,
+        /// A saved register instead of a card: 512 bytes, or hexadecimal text as of --raw or debugfs
+        #[arg(long, value_name = "FILE", conflicts_with = "disk")]
+        from: Option<PathBuf>,
         /// Kernel name (default: the only eMMC)
+        #[arg(value_name = "DISK")]
         disk: Option<String>,
     },
 }

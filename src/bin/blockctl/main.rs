@@ -5,6 +5,8 @@ mod args;
 mod cache;
 mod card;
 mod certificate;
+mod doctor;
+mod facts;
 mod image;
 mod output;
 mod progress;
@@ -98,9 +100,11 @@ fn run(cli: &Cli, output: &Output) -> Result<ExitCode, Failure> {
         Noun::Reset(verb) => reset::run(cli, verb, connect, output),
         Noun::Image(verb) => image::run(verb, connect, output),
         Noun::Apex(verb) => apex::run(verb, connect, output),
-        Noun::Card(args::Card::Info { disk }) => card::info(disk.as_deref(), connect, output),
+        Noun::Card(args::Card::Info { disk, raw, from }) => {
+            card::info(disk.as_deref(), *raw, from.as_deref(), connect, output)
+        }
         Noun::Cache(verb) => return cache::run(cli, verb, connect, output),
-        Noun::Doctor => card::doctor(connect, output),
+        Noun::Doctor => doctor::run(connect, output),
     }
     .map(|()| ExitCode::SUCCESS)
 }
