@@ -3,13 +3,14 @@
 use crate::aidl;
 use crate::aidl::IDiagnostics::IDiagnostics;
 use crate::aidl::IProgress::IProgress;
+use crate::cache;
 use crate::cache::fua::Measurements;
 use crate::device::Storage;
 use crate::diagnostics::card::{self, Card};
 use crate::diagnostics::doctor;
 use crate::service::access::Gate;
 use crate::service::convert;
-use crate::service::error::{answer, unsupported};
+use crate::service::error::answer;
 use crate::service::fua;
 use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode, Strong};
 use std::sync::Arc;
@@ -43,6 +44,16 @@ fn card_facts(card: &Card) -> aidl::CardFacts::CardFacts {
     }
 }
 
+fn cache_facts(facts: &cache::facts::Facts) -> aidl::CacheFacts::CacheFacts {
+    let judgement = cache::facts::judge(facts);
+    aidl::CacheFacts::CacheFacts {
+        disk: facts.disk.clone(),
+        facts: facts.named().iter().map(convert::fact).collect(),
+        verdict: judgement.verdict.name().to_owned(),
+        reasons: judgement.reasons,
+    }
+}
+
 impl Interface for DiagnosticsService {
     fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
         let lines: Vec<String> = doctor(self.storage.as_ref())
@@ -61,9 +72,10 @@ impl IDiagnostics for DiagnosticsService {
         answer("card", card.map(|card| card_facts(&card)))
     }
 
-    fn cache(&self, _disk: Option<&str>) -> BinderResult<aidl::CacheFacts::CacheFacts> {
+    fn cache(&self, disk: Option<&str>) -> BinderResult<aidl::CacheFacts::CacheFacts> {
         self.gate.check("cache")?;
-        unsupported("cache")
+        let facts = cache::facts::Facts::gather(self.storage.as_ref(), disk);
+        answer("cache", facts.map(|facts| cache_facts(&facts)))
     }
 
     fn measureFua(

@@ -14,22 +14,6 @@ pub fn answer<T>(method: &str, result: crate::error::Result<T>) -> BinderResult<
     })
 }
 
-/// `UNSUPPORTED` for a method that this version does not have.
-///
-/// # Errors
-/// Always.
-pub fn unsupported<T>(method: &str) -> BinderResult<T> {
-    answer(
-        method,
-        Err(Failure::new(
-            Code::Unsupported,
-            method,
-            format!("{method} is not in this version"),
-        )
-        .remedy("see CHANGELOG.md for what each version has")),
-    )
-}
-
 /// What a status of the service means to its client.
 pub fn failure(status: &Status) -> Failure {
     match ipc::explain(status) {

@@ -26,7 +26,6 @@ pub fn cases() -> Vec<Case> {
             "service::a_client_that_is_stopped_delays_nothing",
             stopped_client,
         ),
-        Case::new("service::later_methods_are_unsupported", later_methods),
         Case::new("service::the_socket_is_private", private_socket),
         Case::new("service::other_users_are_refused", other_users).needs(&[Need::Host, Need::Root]),
         Case::new("service::blockctl_plans_and_resets", blockctl).needs(&[Need::Host]),
@@ -148,18 +147,6 @@ fn stopped_client() -> Outcome {
         .run(&request("userdata"), Some(&progress))
         .map_err(|e| format!("{e:?}"))?;
     expect_erased_exactly(&served.card, &["userdata"]);
-    Ok(())
-}
-
-fn later_methods() -> Outcome {
-    let served = serve(&[])?;
-    let client = served.client()?;
-    let diagnostics = client.diagnostics().map_err(|e| e.to_string())?;
-    let answers = [diagnostics.cache(None).err()];
-    for answer in answers {
-        let status = answer.ok_or("it did something")?;
-        assert_eq!(failure(&status).code, Code::Unsupported);
-    }
     Ok(())
 }
 

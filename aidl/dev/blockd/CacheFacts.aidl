@@ -16,6 +16,6 @@ parcelable CacheFacts {
     Fact[] facts;
     /** The verdict: `safe`, `safe but slow`, `data at risk`, `cannot tell`. */
     String verdict;
-    /** Why. */
+    /** Why, in sentences; what would tell, where it cannot be told. */
     String[] reasons;
 }

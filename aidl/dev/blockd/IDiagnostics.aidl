@@ -29,7 +29,15 @@ interface IDiagnostics {
      */
     CardFacts card(in @nullable String disk);
 
-    /** What is known of the disk's volatile cache. UNSUPPORTED in this version. */
+    /**
+     * What is known of the caches between a file system and the medium of a disk: what the kernel
+     * sends, what the card keeps, how the file systems above are mounted; and whether what an fsync
+     * acknowledged survives a power cut.
+     *
+     * Errors: NO_SUCH_DEVICE, NOT_EMMC.
+     *
+     * @param disk kernel name; null = the only eMMC.
+     */
     CacheFacts cache(in @nullable String disk);
 
     /**

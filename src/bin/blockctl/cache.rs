@@ -2,6 +2,7 @@
 
 pub mod args;
 mod fua;
+mod info;
 mod latency;
 mod place;
 
@@ -20,6 +21,7 @@ pub fn run(
     output: &Output,
 ) -> Result<ExitCode> {
     match verb {
+        Cache::Info { disk } => info::run(disk.as_deref(), connect, output)?,
         Cache::Fua(arguments) => fua::run(cli, arguments, connect, output)?,
         Cache::Latency(Latency::Write(arguments)) => latency::write(arguments, output)?,
         Cache::Latency(Latency::Check(arguments)) => return latency::check(arguments, output),

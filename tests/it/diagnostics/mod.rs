@@ -1,10 +1,13 @@
 //! The diagnostics: cards, caches, the doctor, dumps.
 
+mod cache;
 mod card;
 
 use crate::case::Case;
 
 /// The cases.
 pub fn cases() -> Vec<Case> {
-    card::cases()
+    let mut cases = card::cases();
+    cases.extend(cache::cases());
+    cases
 }

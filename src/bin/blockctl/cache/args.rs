@@ -10,6 +10,15 @@ use std::time::Duration;
 /// Verbs of `cache`.
 #[derive(Debug, Subcommand)]
 pub enum Cache {
+    /// Tell whether what an fsync acknowledged survives a power cut, and why
+    #[command(
+        after_help = "Examples:\n  blockctl cache info\n  blockctl --connect local --json cache info mmcblk0\n\nVerdicts: safe, safe but slow, data at risk, cannot tell. The exit status does not tell them apart."
+    )]
+    Info {
+        /// Kernel name (default: the only eMMC)
+        #[arg(value_name = "DISK")]
+        disk: Option<String>,
+    },
     /// Measure what FUA and flushes cost, on a scratch file or a partition
     #[command(
         after_help = "Examples:\n  blockctl cache fua /data/local/tmp\n  blockctl --json cache fua --size 256M --runs 5 /data\n  blockctl cache fua --partition cache --yes\n\nThe scratch file has no name and is gone at every end. A partition is overwritten: it must be one\nthat `reset` may erase, and is measured by this process (root), whatever --connect says.\nThe kernel and the card keep their settings: there is no switch for FUA in mainline kernels."
