@@ -58,8 +58,9 @@ pub(super) fn run(
         sender,
     };
     spawn("measure", move || {
-        let _busy = busy;
         let result = worker.all();
+        // Before the answer: the caller may measure again at once.
+        drop(busy);
         // The watcher has given up where nobody receives.
         let _ = worker.sender.send(Event::End(result));
     })?;

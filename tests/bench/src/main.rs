@@ -1,6 +1,7 @@
-//! `blockd-bench images`: rows of JSON on standard output. `blockd-bench soak`: one such line.
+//! `blockd-bench images`, `blockd-bench fua`: rows of JSON on standard output. `blockd-bench soak`: one such line.
 
 use anyhow::{bail, Result};
+use bench::fua;
 use bench::images::{self, Daemon};
 use bench::soak::{self, Broken};
 use clap::{Parser, Subcommand};
@@ -41,6 +42,18 @@ enum Task {
         /// Count queue freezes by the function tracer
         #[arg(long)]
         trace: bool,
+    },
+    /// Measure the FUA measurement beside fio
+    Fua {
+        /// In memory: the disk lies there
+        #[arg(long, default_value = "/dev/shm")]
+        folder: PathBuf,
+        /// Bytes of the disk
+        #[arg(long, default_value_t = 512 << 20)]
+        length: u64,
+        /// Pairs for each row
+        #[arg(long, default_value_t = 15)]
+        rounds: usize,
     },
     /// Attach and detach from many clients; then nothing is left and nothing else was touched
     Soak {
@@ -102,6 +115,18 @@ fn run(task: Task) -> Result<()> {
                 trace,
             };
             images::run(&options, |row| println!("{row}"))
+        }
+        Task::Fua {
+            folder,
+            length,
+            rounds,
+        } => {
+            let options = fua::Options {
+                folder,
+                length,
+                rounds,
+            };
+            fua::run(&options, |row| println!("{row}"))
         }
         Task::Soak {
             folder,

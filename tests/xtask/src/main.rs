@@ -64,9 +64,10 @@ enum Task {
         only: Option<String>,
     },
     /// Measure: `erase` is a secure erase by size of its commands, ours beside the kernel's and
-    /// mmc-utils'; `images` is attaching files, ours beside losetup's and apexd's way
+    /// mmc-utils'; `images` is attaching files, ours beside losetup's and apexd's way; `fua` is the
+    /// FUA measurement beside fio, on a disk in memory
     Bench {
-        /// erase, images
+        /// erase, images, fua
         what: String,
         /// images: numbers of files
         #[arg(
@@ -79,6 +80,9 @@ enum Task {
         /// images: host, guest, guest-slow-rcu (default: all)
         #[arg(long = "where", value_delimiter = ',', value_name = "PLACE,…")]
         places: Vec<String>,
+        /// fua: pairs of runs, ours and fio's
+        #[arg(long, value_name = "N", default_value_t = 15)]
+        rounds: usize,
         /// Print one line of JSON at the end instead of a table
         #[arg(long)]
         json: bool,
@@ -208,12 +212,14 @@ fn run(task: Task) -> Result<()> {
             what,
             counts,
             places,
+            rounds,
             json,
             in_process,
         } => match what.as_str() {
             "erase" => bench::erase::run(json, in_process),
             "images" => bench::images::run(&counts, &places, json, in_process),
-            other => anyhow::bail!("there is no bench `{other}`; there are: erase, images"),
+            "fua" => bench::fua::run(rounds, json),
+            other => anyhow::bail!("there is no bench `{other}`; there are: erase, images, fua"),
         },
         Task::CheckAidl { directory } => check::aidl::run(directory.as_deref()),
         Task::FreezeAidl => check::aidl::freeze(),

@@ -231,3 +231,13 @@ fn seeded_blocks_are_inside_and_repeat() {
     assert_ne!(draw(1), draw(2));
     assert!(draw(3).iter().all(|n| *n < 16));
 }
+
+#[test]
+fn one_after_the_other_is_not_busy() {
+    let measurements = Measurements::new();
+    let fake = Arc::new(Fake::new());
+    for n in 0..500 {
+        let next = measurements.carry_out(fake.clone(), plan(), None);
+        assert!(next.is_ok(), "{n}: {next:?}");
+    }
+}
