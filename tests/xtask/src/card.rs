@@ -68,16 +68,25 @@ pub fn new() -> Result<Card> {
     with(PARTITIONS, Timing::seed_card())
 }
 
-/// The same with another table and other delays.
-pub fn with(partitions: &[Partition], timing: Timing) -> Result<Card> {
-    let mut config = Config::from(Fields {
+/// Secure erase and nothing besides, as on the cards of the time when the kernel's split erase was
+/// reported: no trim for the edges, no sanitize.
+pub fn fields() -> Fields {
+    Fields {
         sectors: SECTORS as u32,
-        // Secure erase and nothing besides, as on the cards of the time when the kernel's split
-        // erase was reported: no trim for the edges, no sanitize.
         sec_feature_support: 0x05,
         ..Fields::default()
-    });
+    }
+}
+
+/// The same with another table and other delays.
+pub fn with(partitions: &[Partition], timing: Timing) -> Result<Card> {
+    let mut config = Config::from(fields());
     config.timing = timing;
+    with_config(partitions, config)
+}
+
+/// Any card of that size.
+pub fn with_config(partitions: &[Partition], config: Config) -> Result<Card> {
     let store = MemStore::with_pattern(SECTORS, Pattern { seed: SEED });
     let mut card = Card::new(config, Box::new(store))?;
     for (start, bytes) in gpt::table(SECTORS, partitions)? {

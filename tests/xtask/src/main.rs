@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod gpt;
 mod images;
+mod latency;
 mod paths;
 mod powercut;
 mod process;
@@ -142,6 +143,26 @@ enum Suite {
         #[arg(long, value_name = "HOW", value_parser = ["leak", "foreign"])]
         broken: Option<String>,
     },
+    /// Cut the power of a card that `cache latency write` writes to; `cache latency check` must know
+    /// what the card lost
+    LatencyCuts {
+        /// Number of cuts; 25 have each outcome at least five times
+        #[arg(long, default_value_t = 25)]
+        cuts: usize,
+        /// Decides the instants
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Machines at once
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Print one line of JSON at the end instead of a table
+        #[arg(long)]
+        json: bool,
+        /// Broken in this way, which the suite must find: forgetful (the last acknowledgement is
+        /// kept from the check)
+        #[arg(long, value_name = "HOW", value_parser = ["forgetful"])]
+        broken: Option<String>,
+    },
     /// Cut the power of the guest in every phase of a reset, boot again, judge the medium
     Powercut {
         /// Number of cuts; 25 have at least three in every phase
@@ -194,6 +215,25 @@ fn run(task: Task) -> Result<()> {
                 late_marker: broken.is_some(),
             };
             powercut::run(&vm::setup::all()?, options, json)
+        }
+        Task::Test {
+            suite:
+                Some(Suite::LatencyCuts {
+                    cuts,
+                    seed,
+                    jobs,
+                    json,
+                    broken,
+                }),
+            ..
+        } => {
+            let options = latency::Options {
+                cuts,
+                seed,
+                jobs,
+                forgetful: broken.is_some(),
+            };
+            latency::run(&vm::setup::all()?, options, json)
         }
         Task::Test {
             suite:

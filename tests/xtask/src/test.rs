@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::vm::cpio::Content;
 use crate::vm::machine::Machine;
 use crate::vm::setup;
-use crate::{binaries, demo, paths, powercut};
+use crate::{binaries, demo, latency, paths, powercut};
 
 /// The emulated processor is slow, and so are loop devices that are really removed.
 const GUEST_TIMEOUT: Duration = Duration::from_secs(900);
@@ -168,12 +168,10 @@ fn in_guest(equipment: &setup::Equipment, only: Option<&str>) -> Result<Count> {
 
 /// Cases that boot guests of their own.
 fn of_the_guest(equipment: &setup::Equipment, only: Option<&str>) -> Result<Count> {
-    if only.is_some_and(|part| !"powercut_recovery".contains(part)) {
-        return Ok(Count::default());
-    }
+    let wanted = |names: &str| only.is_none_or(|part| names.contains(part));
     let count = Mutex::new(Count::default());
     let begin = Instant::now();
-    powercut::short(equipment, &|name, result| {
+    let told = |name: &str, result: Result<()>| {
         let mut count = count.lock().unwrap_or_else(|e| e.into_inner());
         let seconds = begin.elapsed().as_secs_f64();
         match result {
@@ -186,7 +184,13 @@ fn of_the_guest(equipment: &setup::Equipment, only: Option<&str>) -> Result<Coun
                 println!("guest test {name} ... failed {e:#} (until {seconds:.1} s)");
             }
         }
-    })?;
+    };
+    if wanted("powercut_recovery") {
+        powercut::short(equipment, &told)?;
+    }
+    if wanted("latency_cut") {
+        latency::short(equipment, &told)?;
+    }
     Ok(count.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 

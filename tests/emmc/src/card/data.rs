@@ -174,6 +174,9 @@ impl Card {
             return Err(DataError);
         }
         self.log.counters.written_bytes += data.len() as u64;
+        if let Some(outage) = self.outage.as_mut() {
+            outage.written(sector, data);
+        }
         let left = left.map(|l| l - n);
         self.transfer = match left {
             Some(0) => Transfer::None,

@@ -24,6 +24,10 @@ pub trait Outage: Send {
     /// True if a dirty cache line had been written back when the power failed: a card does so in
     /// an order of its own.
     fn written_back(&mut self, line: u64) -> bool;
+
+    /// The card has taken these data of a write, wherever it puts them: for whoever wants to know
+    /// later what the card was sent.
+    fn written(&mut self, _sector: u64, _data: &[u8]) {}
 }
 
 /// The operation that is torn when it begins.

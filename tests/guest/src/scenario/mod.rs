@@ -4,6 +4,7 @@
 mod bench;
 mod hello;
 mod images;
+mod latency;
 mod port;
 mod program;
 mod recovery;
@@ -58,6 +59,7 @@ fn run(name: &str, port: &mut Port) -> Result<()> {
         "erase-bench" => bench::run(port),
         "hello" => hello::run(port),
         "images" => images::run(port),
+        "latency" => latency::run(port),
         "recovery" => recovery::run(port),
         "program" => program::run(port),
         "reset" => reset::run(port),

@@ -21,6 +21,8 @@ use client::Way;
 use suite::{Finding, Suite};
 use watch::Phase;
 
+pub use watch::Dice;
+
 /// From so many cuts on, every phase must have had this many.
 const FULL_SUITE: usize = 25;
 const CUTS_A_PHASE: u64 = 3;
