@@ -11,6 +11,7 @@ mod latency;
 mod paths;
 mod powercut;
 mod process;
+mod report;
 mod soak;
 mod test;
 mod vm;
@@ -90,6 +91,15 @@ enum Task {
         /// Only what needs no guest
         #[arg(long)]
         in_process: bool,
+    },
+    /// One HTML page with charts from the results of `bench … --json` and `test latency-cuts --json`
+    Report {
+        /// Where report.html is written
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// The results (default: DIR/*.json)
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
     },
     /// Check init .rc files as AOSP's init would
     CheckRc {
@@ -261,6 +271,7 @@ fn run(task: Task) -> Result<()> {
             "fua" => bench::fua::run(rounds, json),
             other => anyhow::bail!("there is no bench `{other}`; there are: erase, images, fua"),
         },
+        Task::Report { out, files } => report::run(&out, &files),
         Task::CheckAidl { directory } => check::aidl::run(directory.as_deref()),
         Task::FreezeAidl => check::aidl::freeze(),
         Task::CheckAndroid => check::android::run(),
