@@ -3,7 +3,7 @@
 pub mod card;
 mod doctor;
 
-pub use doctor::doctor;
+pub use doctor::{doctor, without_cards};
 
 use crate::named_enum;
 

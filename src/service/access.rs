@@ -2,6 +2,11 @@
 
 use crate::service::ipc::{self, BinderResult, Caller};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+/// AOSP's uid of adb's shell and of bug reports.
+const SHELL: u32 = 2000;
 
 /// One interface: its name and who may call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +44,6 @@ impl Interface {
     fn uids(self) -> &'static [u32] {
         const ROOT: u32 = 0;
         const SYSTEM: u32 = 1000;
-        const SHELL: u32 = 2000;
         match self {
             Interface::Reset => &[ROOT],
             Interface::Images => &[ROOT, SYSTEM],
@@ -72,6 +76,23 @@ pub struct Gate {
     more_domains: Vec<String>,
     /// Whether a loaded SELinux policy gives callers a domain.
     selinux: bool,
+    /// Shared by the copies of a gate.
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    let_through: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// How many calls a gate has decided about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Let through.
+    pub let_through: u64,
+    /// Refused.
+    pub refused: u64,
 }
 
 impl Gate {
@@ -82,6 +103,7 @@ impl Gate {
             more_uids: more_uids.to_vec(),
             more_domains: more_domains.to_vec(),
             selinux: has_selinux(),
+            counters: Arc::default(),
         }
     }
 
@@ -95,11 +117,47 @@ impl Gate {
     /// # Errors
     /// EX_SECURITY that says who was refused and why; logged once here.
     pub fn check(&self, method: &str) -> BinderResult<()> {
-        self.decide(&ipc::caller()).map_err(|why| {
+        let decision = self.decide(&ipc::caller());
+        let counter = match decision {
+            Ok(()) => &self.counters.let_through,
+            Err(_) => &self.counters.refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        decision.map_err(|why| {
             let text = format!("{}.{method}: {why}", self.interface.service_name());
             log::warn!("refused: {text}");
             ipc::security(&text)
         })
+    }
+
+    /// Lets the caller of a `dump` see what the service shows of itself. A bug report is made by the
+    /// shell's uid; the last report of a reset names the card by its serial number, and is root's.
+    ///
+    /// # Errors
+    /// Who was refused.
+    pub fn check_dump(&self) -> Result<(), String> {
+        self.decide_dump(&ipc::caller())
+    }
+
+    fn decide_dump(&self, caller: &Caller) -> Result<(), String> {
+        let (uid, pid) = match caller {
+            Caller::Local => return Ok(()),
+            Caller::Binder { uid, pid, .. } | Caller::Socket { uid, pid } => (*uid, *pid),
+        };
+        let reported = self.interface != Interface::Reset && uid == SHELL;
+        if reported || self.allows_uid(uid) {
+            Ok(())
+        } else {
+            Err(format!("from pid={pid}, uid={uid}"))
+        }
+    }
+
+    /// How many calls there were.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            let_through: self.counters.let_through.load(Ordering::Relaxed),
+            refused: self.counters.refused.load(Ordering::Relaxed),
+        }
     }
 
     /// True where `uid` may connect at all.
@@ -163,6 +221,24 @@ mod tests {
             more_uids: vec![12345],
             more_domains: vec!["erasetool".to_owned()],
             selinux,
+            counters: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn the_shell_s_bug_report_sees_no_serial_numbers() {
+        let cases = [
+            (Interface::Reset, 0, true),
+            (Interface::Reset, 1000, false),
+            (Interface::Reset, 2000, false),
+            (Interface::Images, 2000, true),
+            (Interface::Diagnostics, 2000, true),
+            (Interface::Images, 10_001, false),
+            (Interface::Reset, 12345, true),
+        ];
+        for (interface, uid, allowed) in cases {
+            let decision = gate(interface, true).decide_dump(&binder(uid, None));
+            assert_eq!(decision.is_ok(), allowed, "{interface} {uid}");
         }
     }
 

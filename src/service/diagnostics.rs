@@ -10,9 +10,10 @@ use crate::diagnostics::card::{self, Card};
 use crate::diagnostics::doctor;
 use crate::service::access::Gate;
 use crate::service::convert;
+use crate::service::dump;
 use crate::service::error::answer;
 use crate::service::fua;
-use crate::service::ipc::{self, BinderResult, DumpArg, DumpWriter, Interface, StatusCode, Strong};
+use crate::service::ipc::{BinderResult, DumpArg, DumpWriter, Interface, StatusCode, Strong};
 use std::sync::Arc;
 
 /// The service.
@@ -55,13 +56,10 @@ fn cache_facts(facts: &cache::facts::Facts) -> aidl::CacheFacts::CacheFacts {
 }
 
 impl Interface for DiagnosticsService {
-    fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
-        let lines: Vec<String> = doctor(self.storage.as_ref())
-            .iter()
-            .map(|f| format!("{}: {}: {} ({})\n", f.topic, f.severity, f.text, f.evidence))
-            .collect();
-        ipc::write_dump(writer, &lines.concat());
-        Ok(())
+    fn dump(&self, writer: DumpWriter<'_>, arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
+        dump::answer(&self.gate, writer, arguments, || {
+            dump::diagnostics(self.storage.sysfs())
+        })
     }
 }
 

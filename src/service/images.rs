@@ -12,6 +12,7 @@ use crate::error::{Code, Failure, Result as UseCaseResult};
 use crate::images::{self, AttachItem, Attached, Detached, Images, Start, MAX_ITEMS};
 use crate::service::access::Gate;
 use crate::service::activate;
+use crate::service::dump;
 use crate::service::error::answer;
 use crate::service::ipc::{
     self, BinderResult, DumpArg, DumpWriter, Interface, ParcelFileDescriptor, StatusCode,
@@ -79,27 +80,18 @@ impl ImageService {
 }
 
 impl Interface for ImageService {
-    fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
-        let text: String = match self.images.list(false) {
-            Ok(listing) => {
-                let lines = listing.devices.iter().map(|d| {
-                    let (node, file) = (d.node.display(), &d.backing_file);
-                    format!("{node}: {} of {file}+{}, {}\n", d.name, d.offset.0, d.size)
-                });
-                lines
-                    .chain(
-                        listing
-                            .skipped
-                            .iter()
-                            .map(|line| format!("skipped {line}\n")),
-                    )
-                    .collect()
-            }
-            Err(failure) => format!("{failure}\n"),
-        };
-        let text = text + &activate::dump(&self.images);
-        ipc::write_dump(writer, &text);
-        Ok(())
+    fn dump(&self, writer: DumpWriter<'_>, arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
+        dump::answer(&self.gate, writer, arguments, || {
+            let listing = self.images.list(false);
+            let skipped: String = listing
+                .iter()
+                .flat_map(|listing| &listing.skipped)
+                .map(|line| format!("skipped {line}\n"))
+                .collect();
+            let devices = listing.map(|listing| listing.devices.iter().map(device).collect());
+            let more = skipped + &activate::dump(&self.images);
+            dump::images(devices.map_err(|failure| failure.to_string()), &more)
+        })
     }
 }
 

@@ -52,6 +52,11 @@ mod soong_backend {
     #[cfg(not(binder_dump_file))]
     pub type DumpWriter<'a> = &'a mut dyn std::io::Write;
 
+    /// An argument of `Interface::dump`.
+    pub fn dump_word(argument: &DumpArg<'_>) -> String {
+        argument.to_string_lossy().into_owned()
+    }
+
     /// The caller of this thread's transaction.
     pub fn caller() -> Caller {
         Caller::Binder {
@@ -161,6 +166,11 @@ mod rsbinder_backend {
     pub type DumpArg<'a> = String;
     /// Where `Interface::dump` writes.
     pub type DumpWriter<'a> = &'a mut dyn std::io::Write;
+
+    /// An argument of `Interface::dump`.
+    pub fn dump_word(argument: &DumpArg<'_>) -> String {
+        argument.clone()
+    }
 
     /// The caller of this thread's transaction. Outside of one: this process.
     pub fn caller() -> Caller {

@@ -23,6 +23,11 @@ pub fn steps(steps: &[aidl::StepTime::StepTime]) -> Value {
     steps.iter().map(Json::to_json).collect()
 }
 
+/// A device of an image.
+pub fn image_device(device: &aidl::ImageDevice::ImageDevice) -> Value {
+    device.to_json()
+}
+
 /// A status.
 pub fn status(status: &aidl::ResetStatus::ResetStatus) -> Value {
     status.to_json()
@@ -178,6 +183,10 @@ macro_rules! object {
 }
 
 object! {
+    aidl::ImageDevice::ImageDevice {
+        name, node, loopNumber, backingFile, offsetBytes, sizeBytes, blockSizeBytes, readOnly,
+        directIo, autoclear, ours,
+    }
     aidl::MmcCommand::MmcCommand { index, argument, response, }
     aidl::StepTime::StepTime { step, micros, }
     aidl::ResetStatus::ResetStatus { state, step, elapsedMillis, message, markerPresent, }

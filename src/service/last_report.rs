@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 /// Name of the file in the folder.
 pub const FILE: &str = "last-reset.json";
@@ -21,6 +21,16 @@ pub struct LastReport {
     file: Option<PathBuf>,
     /// As JSON: the types that Soong generates cannot be cloned.
     report: Mutex<Option<Value>>,
+}
+
+/// The last report for somebody who does not wait.
+pub enum Peek {
+    /// There is none.
+    None,
+    /// It is being written at this moment.
+    Busy,
+    /// As `blockctl --json reset report` prints it.
+    Report(Value),
 }
 
 impl LastReport {
@@ -57,6 +67,17 @@ impl LastReport {
             }
         }
         *last = Some(value);
+    }
+
+    /// The report, unless it would have to be waited for.
+    pub fn peek(&self) -> Peek {
+        match self.report.try_lock() {
+            Ok(last) => last.clone().map_or(Peek::None, Peek::Report),
+            Err(TryLockError::Poisoned(last)) => {
+                last.into_inner().clone().map_or(Peek::None, Peek::Report)
+            }
+            Err(TryLockError::WouldBlock) => Peek::Busy,
+        }
     }
 
     /// The report.

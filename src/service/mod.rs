@@ -5,6 +5,7 @@ pub mod activate;
 pub mod config;
 pub mod convert;
 pub mod diagnostics;
+pub mod dump;
 pub mod error;
 pub mod fua;
 pub mod images;

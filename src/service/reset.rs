@@ -10,9 +10,10 @@ use crate::reset::board::Status;
 use crate::reset::{Observer, Reset};
 use crate::service::access::Gate;
 use crate::service::convert;
+use crate::service::dump;
 use crate::service::error::answer;
 use crate::service::ipc::{
-    self, BinderResult, DumpArg, DumpWriter, Interface, ParcelFileDescriptor, StatusCode, Strong,
+    BinderResult, DumpArg, DumpWriter, Interface, ParcelFileDescriptor, StatusCode, Strong,
 };
 use crate::service::last_report::LastReport;
 use std::sync::Arc;
@@ -32,17 +33,10 @@ impl ResetService {
 }
 
 impl Interface for ResetService {
-    fn dump(&self, writer: DumpWriter<'_>, _arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
-        let status = self.reset.status();
-        let text = format!(
-            "reset: {}, step {}, {} ms {}\n",
-            status.state,
-            status.step.map_or("-", |step| step.name()),
-            status.elapsed.as_millis(),
-            status.message
-        );
-        ipc::write_dump(writer, &text);
-        Ok(())
+    fn dump(&self, writer: DumpWriter<'_>, arguments: &[DumpArg<'_>]) -> Result<(), StatusCode> {
+        dump::answer(&self.gate, writer, arguments, || {
+            dump::reset(&self.reset.status(), &self.last.peek())
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cache;
 mod card;
+mod dump;
 
 use crate::case::Case;
 
@@ -9,5 +10,6 @@ use crate::case::Case;
 pub fn cases() -> Vec<Case> {
     let mut cases = card::cases();
     cases.extend(cache::cases());
+    cases.extend(dump::cases());
     cases
 }
